@@ -1,0 +1,26 @@
+# Two commands do everything on a fresh machine: `make serve` and `make test`. Both set themselves up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CODE := model training server client tests benchmarks monoscribe.py
+
+.PHONY: serve test check bench clean
+
+serve: $(VENV)/serve.installed
+	$(BIN)/monoscribe serve
+
+test: $(VENV)/test.installed
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
+
+check: $(VENV)/test.installed
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+
+$(VENV)/%.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

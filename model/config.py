@@ -1,0 +1,127 @@
+"""The sizes of a model: one frozen dataclass that the weights' file carries with it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeVar, get_type_hints
+
+
+@dataclass(frozen=True)
+class FeatureConfig:
+    mel_bins: int = 80
+    energy: bool = False  # one more bin with the frame's log energy
+
+    @property
+    def bins(self) -> int:
+        return self.mel_bins + int(self.energy)
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The paper's Wall Street Journal encoder; other encoders are other numbers (see `TIMIT`)."""
+
+    conv_filters: tuple[int, ...] = (32, 32)  # 3x3 convolutions, each with stride 2x2
+    conv_lstm_filters: int = 32  # 0: no convolutional LSTM
+    lstm_units: tuple[int, ...] = (256, 256, 256)
+    lstm_skips: tuple[int, ...] = (1, 1, 1)  # keep every n-th output of that LSTM layer
+    projection: int = 256  # after each LSTM: linear, batch normalisation, ReLU; 0: none
+    init: Literal["truncated_normal", "uniform"] = "truncated_normal"
+    init_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        if len(self.lstm_skips) != len(self.lstm_units):
+            raise ValueError(f"lstm_skips={self.lstm_skips}: expected one per LSTM layer, {len(self.lstm_units)} in all")
+
+    @property
+    def reduction(self) -> int:
+        """Feature frames per encoder state."""
+        product = 2 ** len(self.conv_filters)
+        for skip in self.lstm_skips:
+            product *= skip
+        return int(product)
+
+    @property
+    def output_size(self) -> int:
+        return self.projection or self.lstm_units[-1]
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    energy: Literal["additive", "bilinear"] = "additive"
+    hidden: int = 128
+    initial_bias: float = -4.0  # r of the energy
+    noise: float = 1.0  # standard deviation before the sigmoid, in training
+    threshold: float = 0.5
+    chunk: int = 1  # entries that the context covers, up to the chosen one; 1 is the paper's
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    embedding: int = 64
+    lstm_units: int = 256
+    init_scale: float = 0.1
+    embedding_scale: float = 1.0
+    max_symbols_per_entry: int = 4  # a bound, so that no input can make the hard process loop
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    features: FeatureConfig = field(default_factory=FeatureConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+
+
+WSJ = ModelConfig()
+TIMIT = ModelConfig(
+    features=FeatureConfig(mel_bins=40, energy=True),
+    encoder=EncoderConfig(
+        conv_filters=(),
+        conv_lstm_filters=0,
+        lstm_units=(512, 512, 512),
+        lstm_skips=(2, 2, 1),
+        projection=0,
+        init="uniform",
+        init_scale=0.075,
+    ),
+    attention=AttentionConfig(hidden=512, initial_bias=-1.0),
+    decoder=DecoderConfig(embedding=30, init_scale=0.075, embedding_scale=(3 / 30) ** 0.5),
+)
+
+Config = TypeVar("Config")
+
+
+def config_to_dict(config: Any) -> dict[str, Any]:
+    return asdict(config)
+
+
+def config_from_dict(kind: type[Config], values: dict[str, Any], where: str = "config") -> Config:
+    """Builds the frozen dataclass `kind`; an unknown key or a value of another type is an error that names it."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{where}={values!r}: expected a table")
+    hints = get_type_hints(kind)
+    known = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ValueError(f"{where}.{unknown[0]}: unknown; expected one of {', '.join(sorted(known))}")
+    arguments = {name: _convert(hints[name], value, f"{where}.{name}") for name, value in values.items()}
+    return kind(**arguments)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    if is_dataclass(hint):
+        return config_from_dict(hint, value, where)  # type: ignore[arg-type]
+    origin = getattr(hint, "__origin__", None)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{where}={value!r}: expected a list")
+        return tuple(_convert(hint.__args__[0], item, where) for item in value)
+    if origin is Literal:
+        if value not in hint.__args__:
+            raise ValueError(f"{where}={value!r}: expected one of {', '.join(map(repr, hint.__args__))}")
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
+        raise ValueError(f"{where}={value!r}: expected {hint.__name__}")
+    return value

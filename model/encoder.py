@@ -1,0 +1,137 @@
+"""Encoder: convolutions, a convolutional LSTM and LSTMs, all of them causal.
+
+Time comes in blocks of `config.reduction` frames; each block gives one state of the memory and needs nothing after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from model.config import EncoderConfig
+from model.conv_lstm import ConvLSTM
+from model.features import DEPTH
+from model.state import State
+
+
+@dataclass(frozen=True)
+class ConvState(State):
+    last: Tensor  # (B, C, 1, F) the last input frame
+
+
+@dataclass(frozen=True)
+class RecurrentState(State):
+    hidden: Tensor  # (B, ...)
+    cell: Tensor  # (B, ...)
+
+
+@dataclass(frozen=True)
+class EncoderState(State):
+    convs: tuple[ConvState, ...]
+    conv_lstm: tuple[RecurrentState, ...]  # one, or none
+    lstms: tuple[RecurrentState, ...]
+
+
+class ConvLayer(nn.Module):
+    """3x3 convolution with stride 2x2, batch normalisation, ReLU: (B, C, 2T, F) -> (B, filters, T, ceil(F / 2)).
+
+    An output sees its own two frames and the one before them.
+    """
+
+    def __init__(self, channels: int, filters: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, filters, kernel_size=3, stride=2, padding=(0, 1), bias=False)
+        self.norm = nn.BatchNorm2d(filters)
+
+    def forward(self, x: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
+        y = self.norm(self.conv(torch.cat([state.last, x], dim=2)))
+        return functional.relu(y), ConvState(x[:, :, -1:])
+
+
+class LSTMLayer(nn.Module):
+    """LSTM, then linear projection, batch normalisation and ReLU: (B, T, D) -> (B, T / skip, projection)."""
+
+    def __init__(self, size: int, units: int, projection: int, skip: int) -> None:
+        super().__init__()
+        self.skip = skip
+        self.lstm = nn.LSTM(size, units, batch_first=True)
+        self.projection = nn.Linear(units, projection, bias=False) if projection else None
+        self.norm = nn.BatchNorm1d(projection) if projection else None
+
+    def forward(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        y, (hidden, cell) = self.lstm(x, (state.hidden[None], state.cell[None]))
+        y = y[:, self.skip - 1 :: self.skip]  # the last of each group: the only one that is known without waiting
+        if self.projection is not None and self.norm is not None:
+            y = self.projection(y)  # (B, T, projection)
+            y = functional.relu(self.norm(y.flatten(0, 1)).view_as(y))
+        return y, RecurrentState(hidden[0], cell[0])
+
+
+class Encoder(nn.Module):
+    def __init__(self, config: EncoderConfig, bins: int) -> None:
+        super().__init__()
+        self.config = config
+        self.bins = bins
+        channels, width = DEPTH, bins
+        self.convs = nn.ModuleList()
+        for filters in config.conv_filters:
+            self.convs.append(ConvLayer(channels, filters))
+            channels, width = filters, (width + 1) // 2
+        self.conv_lstm = ConvLSTM(channels, config.conv_lstm_filters) if config.conv_lstm_filters else None
+        self.width = width
+        size = width * (config.conv_lstm_filters or channels)
+        self.lstms = nn.ModuleList()
+        for units, skip in zip(config.lstm_units, config.lstm_skips, strict=True):
+            self.lstms.append(LSTMLayer(size, units, config.projection, skip))
+            size = config.projection or units
+        initialize(self, config.init, config.init_scale)
+
+    def initial_state(self, streams: int) -> EncoderState:
+        weight = next(self.parameters())
+        convs, channels, width = [], DEPTH, self.bins
+        for filters in self.config.conv_filters:
+            convs.append(ConvState(weight.new_zeros(streams, channels, 1, width)))
+            channels, width = filters, (width + 1) // 2
+
+        def zeros(*size: int) -> RecurrentState:
+            return RecurrentState(weight.new_zeros(streams, *size), weight.new_zeros(streams, *size))
+
+        return EncoderState(
+            convs=tuple(convs),
+            conv_lstm=(zeros(width, self.config.conv_lstm_filters),) if self.conv_lstm is not None else (),
+            lstms=tuple(zeros(units) for units in self.config.lstm_units),
+        )
+
+    def forward(self, frames: Tensor, state: EncoderState) -> tuple[Tensor, EncoderState]:
+        """Frames (B, T * reduction, bins, DEPTH) -> memory (B, T, output_size)."""
+        if frames.shape[1] % self.config.reduction:
+            raise ValueError(f"{frames.shape[1]} frames: expected a multiple of {self.config.reduction}")
+        x = frames.permute(0, 3, 1, 2)  # (B, C, T, F)
+        convs, conv_lstm, lstms = [], [], []
+        for conv, conv_state in zip(self.convs, state.convs, strict=True):
+            x, conv_state = conv(x, conv_state)
+            convs.append(conv_state)
+        x = x.permute(0, 2, 3, 1)  # (B, T, F, C)
+        if self.conv_lstm is not None:
+            x, hidden, cell = self.conv_lstm(x, state.conv_lstm[0].hidden, state.conv_lstm[0].cell)
+            conv_lstm.append(RecurrentState(hidden, cell))
+        x = x.flatten(2)
+        for lstm, lstm_state in zip(self.lstms, state.lstms, strict=True):
+            x, lstm_state = lstm(x, lstm_state)
+            lstms.append(lstm_state)
+        return x, EncoderState(tuple(convs), tuple(conv_lstm), tuple(lstms))
+
+
+def initialize(module: nn.Module, kind: str, scale: float) -> None:
+    """Weight matrices and filters as the paper has them; biases are zero."""
+    for name, parameter in module.named_parameters():
+        if parameter.dim() < 2:
+            if "norm" not in name:
+                nn.init.zeros_(parameter)
+        elif kind == "truncated_normal":
+            nn.init.trunc_normal_(parameter, std=scale, a=-2 * scale, b=2 * scale)
+        else:
+            nn.init.uniform_(parameter, -scale, scale)

@@ -1,0 +1,240 @@
+"""Batch engine: many live streams advance together in one forward pass.
+
+Streams join and leave at any step. What a stream says depends neither on how its audio was chunked nor on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import soxr
+import torch
+
+from model.encoder import EncoderState
+from model.endpoint import EndpointConfig, Endpointer
+from model.events import Event
+from model.features import FLUSH_FRAMES, HOP, SAMPLE_RATE, FeatureState, clean
+from model.hard import HardDecoder, HardState
+from model.network import Network
+from model.state import State
+from model.writer import Writer
+
+LONGEST_ADVANCE = 10  # entries of the memory that a stream may take in one step: others wait for it
+LOWEST_RATE, HIGHEST_RATE = 8_000, 48_000
+
+Samples = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    sample_rate: int = SAMPLE_RATE
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+
+    def __post_init__(self) -> None:
+        if not LOWEST_RATE <= self.sample_rate <= HIGHEST_RATE:
+            raise ValueError(f"sample_rate={self.sample_rate}: expected {LOWEST_RATE}..{HIGHEST_RATE}")
+
+
+@dataclass(frozen=True)
+class RecognizerState(State):
+    features: FeatureState
+    encoder: EncoderState
+    hard: HardState
+
+
+class _Stream:
+    """What the engine keeps of a stream besides its row of tensors."""
+
+    def __init__(self, row: int, options: StreamOptions, network: Network, delay: float) -> None:
+        self.row = row
+        self.resampler = None
+        if options.sample_rate != SAMPLE_RATE:
+            self.resampler = soxr.ResampleStream(options.sample_rate, SAMPLE_RATE, 1, dtype="float32")
+        self.pending: Samples = np.zeros(0, np.float32)
+        self.received = 0  # samples, at the model's rate
+        self.origin = 0  # the sample at which entry 0 begins
+        self.entries = 0
+        self.ending = False  # a flush or the finish is under way
+        self.finishing = False
+        self.endpointer = Endpointer(options.endpoint, network.config.encoder.reduction)
+        self.writer = Writer(network.symbols, delay)
+
+    def queue(self, samples: Samples) -> None:
+        self.pending = np.concatenate([self.pending, samples])
+
+    def take(self, count: int) -> Samples:
+        taken, self.pending = self.pending[:count], self.pending[count:]
+        return taken
+
+
+class Engine:
+    def __init__(self, network: Network, delay: float = 0.0) -> None:
+        self._network = network
+        self._delay = delay
+        self._decoder = HardDecoder(network.decoder, network.symbols)
+        self._block = HOP * network.config.encoder.reduction  # samples per entry of the memory
+        self._streams: dict[int, _Stream] = {}
+        self._next = 0
+        self._fresh = self._initial_state(1)
+        self._state = self._fresh
+        self._free = [0]
+
+    def __contains__(self, stream: int) -> bool:
+        return stream in self._streams
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._streams)
+
+    def open(self, options: StreamOptions | None = None) -> int:
+        """A new stream's name."""
+        if not self._free:
+            capacity = self._state.hard.symbol.shape[0]
+            self._state = self._state.join(self._initial_state(capacity))
+            self._free = list(range(2 * capacity - 1, capacity - 1, -1))
+        row = self._free.pop()
+        with torch.inference_mode():
+            self._state = self._state.with_rows(torch.tensor([row]), self._fresh)
+        name, self._next = self._next, self._next + 1
+        self._streams[name] = _Stream(row, options or StreamOptions(), self._network, self._delay)
+        return name
+
+    def close(self, stream: int) -> None:
+        """Forgets a stream at once; what was not processed yet is lost."""
+        self._free.append(self._streams.pop(stream).row)
+
+    def accept(self, stream: int, samples: Samples) -> None:
+        """Queues mono samples of any number, at the stream's own rate."""
+        self._queue(self._open_stream(stream), samples, last=False)
+
+    def flush(self, stream: int) -> None:
+        """Ends the segment: everything so far will be said as if the audio ended here. The stream then goes on."""
+        entry = self._open_stream(stream)
+        self._queue(entry, np.zeros(0, np.float32), last=True)
+        if entry.resampler is not None:
+            entry.resampler.clear()
+        tail = np.zeros(-len(entry.pending) % self._block + FLUSH_FRAMES * HOP, np.float32)
+        entry.queue(tail)
+        entry.ending = True
+
+    def finish(self, stream: int) -> None:
+        """Ends the stream: when a step has said everything, the stream is closed."""
+        self.flush(stream)
+        self._streams[stream].finishing = True
+
+    def pending(self, stream: int) -> float:
+        """Seconds of audio that a stream has queued."""
+        return len(self._streams[stream].pending) / SAMPLE_RATE
+
+    def received(self, stream: int) -> float:
+        """Seconds of audio that a stream was given."""
+        return self._streams[stream].received / SAMPLE_RATE
+
+    def is_ready(self, stream: int) -> bool:
+        """Whether the next step would advance this stream."""
+        return len(self._streams[stream].pending) >= self._block
+
+    @torch.inference_mode()
+    def step(self) -> dict[int, list[Event]]:
+        """Advances every stream that has enough audio, each by at most LONGEST_ADVANCE entries; returns what they said."""
+        events: dict[int, list[Event]] = {}
+        budget = {name: LONGEST_ADVANCE for name in self._streams if self.is_ready(name)}
+        while budget:
+            reach = {name: min(left, self._entries_ahead(self._streams[name])) for name, left in budget.items()}
+            together = min(reach.values())
+            for name, said in self._advance(list(reach), together).items():
+                events.setdefault(name, []).extend(said)
+            budget = {
+                name: left - together
+                for name, left in budget.items()
+                if left > together and name in self._streams and self.is_ready(name)
+            }
+        return events
+
+    def _entries_ahead(self, stream: _Stream) -> int:
+        return min(len(stream.pending) // self._block, stream.endpointer.entries_to_check())
+
+    def _advance(self, names: list[int], entries: int) -> dict[int, list[Event]]:
+        """Advances the streams `names` by `entries` entries of the memory."""
+        streams = [self._streams[name] for name in names]
+        rows = torch.tensor([stream.row for stream in streams])
+        samples = torch.from_numpy(np.stack([stream.take(entries * self._block) for stream in streams]))
+        state = self._state.rows(rows)
+        frames, loud_frames, features = self._network.features(samples, state.features)
+        memory, encoder = self._network.encoder(frames, state.encoder)
+        loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
+        heard = torch.tensor([stream.endpointer.heard for stream in streams])
+        allowed = loud.cumsum(1).bool() | heard[:, None]
+        said, hard = self._decoder(memory, allowed, state.hard)
+
+        events: list[list[Event]] = [[] for _ in streams]
+        said_at: list[list[int]] = [[] for _ in streams]
+        for row, entry, symbol, probability in said:
+            stream = streams[row]
+            if symbol == self._network.symbols.end:
+                events[row] += self._close_segment(stream)
+                continue
+            emission = stream.writer.say(symbol, self._time(stream, entry), round(probability, 4))
+            if emission is not None:
+                events[row].append(emission)
+                said_at[row].append(entry)
+        restart = []
+        for row, (stream, louds) in enumerate(zip(streams, loud.tolist(), strict=True)):
+            stream.entries += entries
+            stream.endpointer.advance(louds, said_at[row])
+            flushed = stream.ending and len(stream.pending) < self._block
+            if flushed or stream.endpointer.is_endpoint():
+                events[row] += self._close_segment(stream)
+                stream.endpointer.reset()
+                restart.append(row)
+            if flushed:
+                self._after_flush(names[row], stream)
+        if restart:  # what the normaliser learnt of the speaker and the room stays
+            again = torch.tensor(restart)
+            encoder = encoder.with_rows(again, self._fresh.encoder.rows(torch.zeros_like(again)))
+            hard = hard.with_rows(again, self._fresh.hard.rows(torch.zeros_like(again)))
+        self._state = self._state.with_rows(rows, RecognizerState(features, encoder, hard))
+        return {name: said for name, said in zip(names, events, strict=True) if said or name not in self._streams}
+
+    def _close_segment(self, stream: _Stream) -> list[Event]:
+        segment = stream.writer.close()
+        return [segment] if segment else []
+
+    def _after_flush(self, name: int, stream: _Stream) -> None:
+        if stream.finishing:
+            self.close(name)
+            return
+        stream.ending = False
+        stream.origin, stream.entries = stream.received, 0
+
+    def _time(self, stream: _Stream, entry: int) -> float:
+        """Seconds of audio that were in when that entry of the current chunk was complete."""
+        return min(stream.received, stream.origin + (stream.entries + entry + 1) * self._block) / SAMPLE_RATE
+
+    def _queue(self, stream: _Stream, samples: Samples, *, last: bool) -> None:
+        samples = clean(torch.from_numpy(np.array(samples, dtype=np.float32).reshape(-1))).numpy()
+        if stream.resampler is not None:
+            samples = stream.resampler.resample_chunk(samples, last=last)
+        stream.received += len(samples)
+        stream.queue(samples)
+
+    def _open_stream(self, name: int) -> _Stream:
+        stream = self._streams.get(name)
+        if stream is None:
+            raise ValueError(f"stream={name}: not open")
+        if stream.ending:
+            raise ValueError(f"stream={name}: its end is under way; step until it has been said")
+        return stream
+
+    def _initial_state(self, streams: int) -> RecognizerState:
+        with torch.inference_mode():
+            return RecognizerState(
+                self._network.features.initial_state(streams),
+                self._network.encoder.initial_state(streams),
+                self._decoder.initial_state(streams),
+            )

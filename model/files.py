@@ -1,0 +1,112 @@
+"""Model files: a folder with the weights as safetensors and one JSON beside them. Loading runs no code from either."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from model.config import ModelConfig, config_from_dict, config_to_dict
+from model.network import Network
+from model.symbols import SymbolTable
+
+WEIGHTS_FILE = "model.safetensors"
+CARD_FILE = "model.json"
+FORMAT = "monoscribe-model-1"
+PRETRAINED = Path(__file__).parent / "pretrained"
+
+
+class ModelFileError(ValueError):
+    """A model folder that cannot be loaded; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What the JSON holds besides config and symbols: facts about the training."""
+
+    name: str = "untrained"
+    delay: float = 0.0  # seconds from a sound to the emission that stands for it, in the median
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def save_model(folder: Path, network: Network, card: ModelCard, dtype: torch.dtype = torch.float16) -> None:
+    """Writes both files, each as a whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {
+        name: tensor.to(dtype).contiguous() if tensor.is_floating_point() else tensor
+        for name, tensor in network.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+    described = dict(
+        format=FORMAT, **config_to_dict(card), config=config_to_dict(network.config), symbols=list(network.symbols.symbols)
+    )
+    _write(folder / WEIGHTS_FILE, safetensors.torch.save(weights))
+    _write(folder / CARD_FILE, (json.dumps(described, indent=1) + "\n").encode())
+
+
+def load_model(folder: Path) -> tuple[Network, ModelCard]:
+    described = _read_card(folder / CARD_FILE)
+    try:
+        config = config_from_dict(ModelConfig, described.pop("config"))
+        symbols = SymbolTable(tuple(described.pop("symbols")))
+        card = config_from_dict(ModelCard, described, "card")
+        network = Network(config, symbols)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelFileError(f"{folder / CARD_FILE}: {_reason(error)}") from error
+    _load_weights(network, folder / WEIGHTS_FILE)
+    return network.eval().requires_grad_(False), card
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    try:
+        described = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ModelFileError(f"{path}: {error.strerror}; expected a model folder with {CARD_FILE} and {WEIGHTS_FILE}") from error
+    except ValueError as error:
+        raise ModelFileError(f"{path}: not JSON: {error}") from error
+    found = described.pop("format", None) if isinstance(described, dict) else None
+    if found != FORMAT:
+        raise ModelFileError(f"{path}: format={found!r}: expected {FORMAT!r}")
+    return dict(described)
+
+
+def _load_weights(network: Network, path: Path) -> None:
+    try:
+        weights = safetensors.torch.load(path.read_bytes())
+    except OSError as error:
+        raise ModelFileError(f"{path}: {error.strerror}") from error
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"{path}: not a whole safetensors file: {error}") from error
+    expected = {name: tensor for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")}
+    for name, tensor in expected.items():
+        if name not in weights:
+            raise ModelFileError(f"{path}: no tensor {name}, which {CARD_FILE} asks for")
+        if weights[name].shape != tensor.shape:
+            raise ModelFileError(
+                f"{path}: {name} is {tuple(weights[name].shape)}: expected {tuple(tensor.shape)}, as {CARD_FILE} says"
+            )
+        if not weights[name].is_floating_point() or not bool(weights[name].float().isfinite().all()):
+            raise ModelFileError(f"{path}: {name} has values that are no finite numbers")
+    surplus = sorted(set(weights) - set(expected))
+    if surplus:
+        raise ModelFileError(f"{path}: tensor {surplus[0]} is none of this model's")
+    network.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
+
+
+def _reason(error: Exception) -> str:
+    return f"no key {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,98 @@
+"""The hard monotonic attention process: what a live stream is decoded with.
+
+Each stream scans the memory from left to right from where it stopped. An entry whose energy clears the threshold is the context
+of the next symbol; the scan then goes on from that same entry. Nothing before it is looked at again, and nothing is taken back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from model.decoder import Decoder, DecoderState
+from model.state import State
+from model.symbols import SymbolTable
+
+
+class Said(NamedTuple):
+    """A symbol that stream `row` said at entry `entry` of the chunk of memory."""
+
+    row: int
+    entry: int
+    symbol: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class HardState(State):
+    decoder: DecoderState
+    symbol: Tensor  # (B,) the last symbol said
+    query: Tensor  # (B, hidden) of the energy: changes only when a symbol is said
+    recent: Tensor  # (B, chunk - 1, D) the last entries
+    exists: Tensor  # (B, chunk - 1) which of those there are
+
+
+class HardDecoder:
+    """Greedy: each time the most probable symbol. Deterministic and append-only."""
+
+    def __init__(self, decoder: Decoder, symbols: SymbolTable) -> None:
+        self.decoder = decoder
+        self.symbols = symbols
+        self.width = decoder.attention.chunk
+        self.least_energy = math.log(decoder.attention.threshold / (1 - decoder.attention.threshold))
+        self.energies_evaluated = 0
+
+    def initial_state(self, streams: int) -> HardState:
+        state = self.decoder.initial_state(streams)
+        memory_size = self.decoder.lstm.input_size - self.decoder.config.embedding
+        return HardState(
+            decoder=state,
+            symbol=torch.full((streams,), self.symbols.start),
+            query=self.decoder.energy.query(state.hidden),
+            recent=state.hidden.new_zeros(streams, self.width - 1, memory_size),
+            exists=torch.zeros(streams, self.width - 1, dtype=torch.bool),
+        )
+
+    def __call__(self, memory: Tensor, allowed: Tensor, state: HardState) -> tuple[list[Said], HardState]:
+        """Scans the new entries (B, T, D); a stream may say something only where `allowed` (B, T).
+
+        A stream that says the end symbol starts a new sequence with the next symbol.
+        """
+        streams, entries, _ = memory.shape
+        keys = self.decoder.energy.keys(memory)  # (B, T, hidden)
+        if self.width > 1:
+            memory = torch.cat([state.recent, memory], dim=1)
+            exists = torch.cat([state.exists, torch.ones(streams, entries, dtype=torch.bool)], dim=1)
+        said: list[Said] = []
+        for entry in range(entries):
+            rows = allowed[:, entry].nonzero()[:, 0]
+            for _ in range(self.decoder.config.max_symbols_per_entry):
+                if len(rows) == 0:
+                    break
+                energies = self.decoder.energy(state.query[rows], keys[rows, entry])
+                self.energies_evaluated += len(rows)
+                rows = rows[energies > self.least_energy]
+                if len(rows) == 0:
+                    break
+                part = state.rows(rows)
+                window = memory[rows, entry : entry + self.width]
+                valid = exists[rows, entry : entry + self.width] if self.width > 1 else window[..., 0]
+                part, probability = self.say(part, self.decoder.chunk_context(part.decoder.hidden, window, valid))
+                said += map(Said, rows.tolist(), [entry] * len(rows), part.symbol.tolist(), probability.tolist())
+                ended = (part.symbol == self.symbols.end).nonzero()[:, 0]
+                if len(ended):
+                    part = part.with_rows(ended, self.initial_state(len(ended)))
+                state = state.with_rows(rows, part)
+        if self.width > 1:
+            state = HardState(state.decoder, state.symbol, state.query, memory[:, 1 - self.width :], exists[:, 1 - self.width :])
+        return said, state
+
+    def say(self, state: HardState, context: Tensor) -> tuple[HardState, Tensor]:
+        """The state after the most probable symbol for `context` (B, D), and that symbol's probability (B,)."""
+        logits, decoder = self.decoder.step(state.symbol, context, state.decoder)
+        probability, symbol = logits.softmax(-1).max(-1)
+        return HardState(decoder, symbol, self.decoder.energy.query(decoder.hidden), state.recent, state.exists), probability

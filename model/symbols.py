@@ -1,0 +1,55 @@
+"""The 49 output symbols of the Wall Street Journal model, in one place.
+
+Index 0, the start of sequence, is never an output of the decoder, so the CTC head uses the same index for its blank.
+"""
+
+from __future__ import annotations
+
+import string
+
+START = "<s>"
+END = "</s>"
+UNKNOWN = "<unk>"
+NOISE = "<noise>"
+SPACE = " "  # the word delimiter
+
+PUNCTUATION = "'.,-?!\"&"
+SYMBOLS: tuple[str, ...] = (START, END, UNKNOWN, NOISE, SPACE, *string.ascii_lowercase, *string.digits, *PUNCTUATION)
+MARKERS = frozenset({START, END, UNKNOWN, NOISE})  # symbols that stand for no written character
+
+assert len(SYMBOLS) == 49
+
+
+class SymbolTable:
+    """Turns text into symbol indices and back."""
+
+    def __init__(self, symbols: tuple[str, ...] = SYMBOLS) -> None:
+        if len(set(symbols)) != len(symbols):
+            raise ValueError("symbols: expected each symbol once")
+        if symbols[:2] != (START, END):
+            raise ValueError(f"symbols: expected {START} and {END} first, found {symbols[:2]}")
+        self.symbols = symbols
+        self.start = 0
+        self.end = 1
+        self.blank = self.start  # of the CTC head
+        self._index = {symbol: index for index, symbol in enumerate(symbols)}
+        self._written = tuple("" if symbol in MARKERS else symbol for symbol in symbols)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def encode(self, text: str) -> list[int]:
+        """Indices of the characters of `text`; one that is no symbol becomes `<unk>`."""
+        unknown = self._index.get(UNKNOWN)
+        indices = [self._index.get(character, unknown) for character in text]
+        if None in indices:
+            raise ValueError(f"text={text!r}: expected only characters of {''.join(self._written)!r}")
+        return [index for index in indices if index is not None]
+
+    def decode(self, indices: list[int]) -> str:
+        """The written text of `indices`; markers are left out."""
+        return "".join(self._written[index] for index in indices)
+
+    def written(self, index: int) -> str:
+        """What symbol `index` adds to the text: one character, or nothing for a marker."""
+        return self._written[index]

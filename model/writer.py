@@ -1,0 +1,48 @@
+"""From symbols to text: emissions that append, words with times, segments."""
+
+from __future__ import annotations
+
+import math
+
+from model.events import Emission, Segment, Word
+from model.symbols import SPACE, SymbolTable
+
+
+class Writer:
+    """Writes the text of one stream. A space is held back until the next character comes: no text begins or ends with one."""
+
+    def __init__(self, symbols: SymbolTable, delay: float) -> None:
+        self._symbols = symbols
+        self._delay = delay  # of an emission after the sound it stands for, in seconds
+        self._words: list[list[Emission]] = []
+        self._space = False
+
+    def say(self, symbol: int, time: float, probability: float) -> Emission | None:
+        """Takes the next symbol; returns what it appends to the text, if anything."""
+        text = self._symbols.written(symbol)
+        if text == SPACE:
+            self._space = bool(self._words)
+            return None
+        if not text:
+            return None
+        emission = Emission(text, time, probability)
+        if self._space or not self._words:
+            self._words.append([])
+        self._words[-1].append(emission)
+        appended = Emission(SPACE + text, time, probability) if self._space else emission
+        self._space = False
+        return appended
+
+    def close(self) -> Segment | None:
+        """Ends the segment; None if nothing was said."""
+        words: list[Word] = []
+        for characters in self._words:
+            earliest = words[-1].end if words else 0.0
+            start = max(earliest, characters[0].time - self._delay)
+            end = max(start, characters[-1].time - self._delay)
+            confidence = math.exp(sum(math.log(max(c.confidence, 1e-9)) for c in characters) / len(characters))
+            words.append(Word("".join(c.text for c in characters), round(start, 3), round(end, 3), round(confidence, 4)))
+        self._words, self._space = [], False
+        if not words:
+            return None
+        return Segment(SPACE.join(word.text for word in words), words[0].start, words[-1].end, tuple(words))

@@ -1,0 +1,74 @@
+"""Batches of utterances of like length, in an order that depends on nothing but the seed: resuming finds its place by number."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.features import FLUSH_FRAMES, FRAMES_PER_SECOND, LOG_FLOOR
+from training.cache import CachedUtterance, FeatureCache
+
+LENGTH_JITTER = 0.1  # so that an utterance does not meet the same neighbours in every epoch
+
+
+@dataclass(frozen=True)
+class Batch:
+    mels: Tensor  # (B, T, bins) log-mel features, padded with digital silence
+    frames: Tensor  # (B,) how many of them are the utterance's, the silence that ends a stream included
+    labels: Tensor  # (B, U) symbols, padded with 0
+    label_lengths: Tensor  # (B,)
+
+    @property
+    def seconds(self) -> float:
+        return float(self.frames.sum()) / FRAMES_PER_SECOND
+
+
+def plan_epoch(
+    utterances: Sequence[CachedUtterance], *, seed: int, epoch: int, seconds: float, replicas: int, speaker_cap: int = 0
+) -> list[list[list[int]]]:
+    """Steps of an epoch; a step has one batch per replica, each a list of indices into `utterances`.
+
+    A batch holds at most `seconds` of audio, padding included. Batches of a step are of like length, so that no replica waits.
+    With `speaker_cap`, an epoch draws at most that many utterances of one speaker.
+    """
+    rng = random.Random(f"{seed} {epoch}")
+    chosen = _capped(utterances, speaker_cap, rng) if speaker_cap else list(range(len(utterances)))
+    length = {index: utterances[index].frames * rng.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER) for index in chosen}
+    batches: list[list[int]] = [[]]
+    longest = 0
+    for index in sorted(chosen, key=lambda index: (length[index], index)):
+        longest = max(longest, utterances[index].frames + FLUSH_FRAMES)
+        if batches[-1] and longest * (len(batches[-1]) + 1) > seconds * FRAMES_PER_SECOND:
+            batches.append([])
+            longest = utterances[index].frames + FLUSH_FRAMES
+        batches[-1].append(index)
+    steps = [batches[start : start + replicas] for start in range(0, len(batches) - replicas + 1, replicas)]
+    rng.shuffle(steps)
+    return steps
+
+
+def _capped(utterances: Sequence[CachedUtterance], cap: int, rng: random.Random) -> list[int]:
+    by_speaker: dict[str, list[int]] = defaultdict(list)
+    for index, utterance in enumerate(utterances):
+        by_speaker[utterance.speaker].append(index)
+    chosen: list[int] = []
+    for indices in by_speaker.values():
+        chosen += rng.sample(indices, min(cap, len(indices)))
+    return chosen
+
+
+def collate(cache: FeatureCache, utterances: Sequence[CachedUtterance], labels: Sequence[list[int]], multiple: int) -> Batch:
+    """The batch of `utterances`, its length a multiple of `multiple` frames."""
+    frames = [-(-(utterance.frames + FLUSH_FRAMES) // multiple) * multiple for utterance in utterances]
+    mels = np.full((len(utterances), max(frames), cache.bins), LOG_FLOOR, dtype=np.float32)
+    padded = torch.zeros(len(labels), max(1, max(map(len, labels))), dtype=torch.long)
+    for row, utterance in enumerate(utterances):
+        mels[row, : utterance.frames] = cache.mels(utterance)
+        padded[row, : len(labels[row])] = torch.tensor(labels[row], dtype=torch.long)
+    return Batch(torch.from_numpy(mels), torch.tensor(frames), padded, torch.tensor([len(label) for label in labels]))

@@ -1,0 +1,29 @@
+"""The prior of the normaliser: mean and deviation of a training set's features."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from torch import Tensor
+
+from model.features import LOG_FLOOR, LOUD_BELOW_PEAK, Features
+from training.cache import FeatureCache
+
+UTTERANCES = 1000
+
+
+@torch.no_grad()
+def feature_statistics(features: Features, cache: FeatureCache, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Mean (bins,) of the frames that the normaliser counts, and deviation (bins, DEPTH) of what it makes of all frames."""
+    chosen = random.Random(seed).sample(cache.utterances, min(UTTERANCES, len(cache.utterances)))
+    clips = [torch.tensor(cache.mels(utterance), dtype=torch.float32) for utterance in chosen]
+    counted = []
+    for mels in clips:
+        level = mels.mean(-1)
+        counted.append(mels[(level > level.max() - LOUD_BELOW_PEAK) & (level > LOG_FLOOR + 1)])
+    mean = torch.cat(counted).mean(0)
+    probe = Features(features.config)
+    probe.prior_mean.copy_(mean)
+    frames = torch.cat([probe.normalized(mels[None], probe.initial_state(1))[0][0] for mels in clips])
+    return mean, frames.square().mean(0).sqrt()
