@@ -13,11 +13,12 @@ import numpy.typing as npt
 import soxr
 import torch
 
+from model.beam import BeamConfig, BeamDecoder
 from model.encoder import EncoderState
 from model.endpoint import EndpointConfig, Endpointer
 from model.events import Event
 from model.features import FLUSH_FRAMES, HOP, SAMPLE_RATE, FeatureState, clean
-from model.hard import HardDecoder, HardState
+from model.hard import HardDecoder, HardState, Said
 from model.network import Network
 from model.state import State
 from model.writer import Writer
@@ -32,6 +33,7 @@ Samples = npt.NDArray[np.float32]
 class StreamOptions:
     sample_rate: int = SAMPLE_RATE
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    beam: int = 1  # hypotheses; 1 is greedy: each character is said as soon as it is decided
 
     def __post_init__(self) -> None:
         if not LOWEST_RATE <= self.sample_rate <= HIGHEST_RATE:
@@ -61,6 +63,7 @@ class _Stream:
         self.finishing = False
         self.endpointer = Endpointer(options.endpoint, network.config.encoder.reduction)
         self.writer = Writer(network.symbols, delay)
+        self.beam = BeamDecoder(network, BeamConfig(options.beam)) if options.beam != 1 else None
 
     def queue(self, samples: Samples) -> None:
         self.pending = np.concatenate([self.pending, samples])
@@ -170,27 +173,25 @@ class Engine:
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
         heard = torch.tensor([stream.endpointer.heard for stream in streams])
         allowed = loud.cumsum(1).bool() | heard[:, None]
-        said, hard = self._decoder(memory, allowed, state.hard)
+        greedy = torch.tensor([stream.beam is None for stream in streams])
+        said, hard = self._decoder(memory, allowed & greedy[:, None], state.hard)
+        for row, stream in enumerate(streams):
+            if stream.beam is not None:
+                said += [each._replace(row=row) for each in stream.beam(memory[row], allowed[row])]
 
         events: list[list[Event]] = [[] for _ in streams]
         said_at: list[list[int]] = [[] for _ in streams]
-        for row, entry, symbol, probability in said:
-            stream = streams[row]
-            if symbol == self._network.symbols.end:
-                events[row] += self._close_segment(stream)
-                continue
-            emission = stream.writer.say(symbol, self._time(stream, entry), round(probability, 4))
-            if emission is not None:
-                events[row].append(emission)
-                said_at[row].append(entry)
+        for each in said:
+            new = self._write(streams[each.row], each)
+            events[each.row] += new
+            said_at[each.row] += [each.entry] * len(new)
         restart = []
         for row, (stream, louds) in enumerate(zip(streams, loud.tolist(), strict=True)):
             stream.entries += entries
             stream.endpointer.advance(louds, said_at[row])
             flushed = stream.ending and len(stream.pending) < self._block
             if flushed or stream.endpointer.is_endpoint():
-                events[row] += self._close_segment(stream)
-                stream.endpointer.reset()
+                events[row] += self._end_segment(stream)
                 restart.append(row)
             if flushed:
                 self._after_flush(names[row], stream)
@@ -201,9 +202,27 @@ class Engine:
         self._state = self._state.with_rows(rows, RecognizerState(features, encoder, hard))
         return {name: said for name, said in zip(names, events, strict=True) if said or name not in self._streams}
 
-    def _close_segment(self, stream: _Stream) -> list[Event]:
+    def _write(self, stream: _Stream, said: Said) -> list[Event]:
+        """The events of a symbol. The stream's count of entries is still that of the chunk's beginning."""
+        if said.symbol == self._network.symbols.end:
+            if stream.beam is not None:
+                stream.beam.reset()
+            segment = stream.writer.close()
+            return [segment] if segment else []
+        samples = stream.origin + (stream.entries + said.entry + 1) * self._block
+        time = min(stream.received, samples) / SAMPLE_RATE
+        emission = stream.writer.say(said.symbol, time, round(said.probability, 4))
+        return [emission] if emission else []
+
+    def _end_segment(self, stream: _Stream) -> list[Event]:
+        """Says what the search still holds back, and closes the segment."""
+        stream.endpointer.reset()
+        events: list[Event] = []
+        if stream.beam is not None:
+            for symbol, probability in stream.beam.finish():
+                events += self._write(stream, Said(0, -1, symbol, probability))
         segment = stream.writer.close()
-        return [segment] if segment else []
+        return [*events, segment] if segment else events
 
     def _after_flush(self, name: int, stream: _Stream) -> None:
         if stream.finishing:
@@ -211,10 +230,6 @@ class Engine:
             return
         stream.ending = False
         stream.origin, stream.entries = stream.received, 0
-
-    def _time(self, stream: _Stream, entry: int) -> float:
-        """Seconds of audio that were in when that entry of the current chunk was complete."""
-        return min(stream.received, stream.origin + (stream.entries + entry + 1) * self._block) / SAMPLE_RATE
 
     def _queue(self, stream: _Stream, samples: Samples, *, last: bool) -> None:
         samples = clean(torch.from_numpy(np.array(samples, dtype=np.float32).reshape(-1))).numpy()

@@ -21,7 +21,7 @@ from model.symbols import SymbolTable
 from training.augment import augment
 from training.batches import Batch, collate, plan_epoch
 from training.cache import FeatureCache
-from training.evaluate import ctc_texts, error_rates
+from training.evaluate import error_rates, transcribe
 from training.objective import objective
 from training.recipe import Recipe, value_at
 from training.statistics import feature_statistics
@@ -35,7 +35,9 @@ EXPLODED = 1e4  # a gradient norm beyond this is skipped, like one that is no nu
 class Trainer:
     """One replica of a run. Everything random depends on (seed, step, replica), so that a resumed run goes on exactly."""
 
-    def __init__(self, recipe: Recipe, cache: FeatureCache, out: Path, *, rank: int = 0, replicas: int = 1) -> None:
+    def __init__(
+        self, recipe: Recipe, cache: FeatureCache, out: Path, *, start: Path | None = None, rank: int = 0, replicas: int = 1
+    ) -> None:
         self.recipe, self.cache, self.out, self.rank, self.replicas = recipe, cache, out, rank, replicas
         self.symbols = SymbolTable()
         torch.manual_seed(recipe.seed)
@@ -56,6 +58,8 @@ class Trainer:
         self.average = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
         if (out / CHECKPOINT).exists():
             self.load(torch.load(out / CHECKPOINT, weights_only=True))
+        elif start is not None:
+            self.warm_start(torch.load(start, weights_only=True)["average"])
         else:
             mean, deviation = feature_statistics(self.network.features, cache)
             self.network.features.prior_mean.copy_(mean)
@@ -150,6 +154,13 @@ class Trainer:
             )
             write_atomically(state, self.out / CHECKPOINT)
 
+    def warm_start(self, weights: dict[str, Tensor]) -> None:
+        """Takes over whatever weights fit from another run; the rest stays as initialised."""
+        own = self.network.state_dict()
+        fitting = {name: tensor for name, tensor in weights.items() if name in own and own[name].shape == tensor.shape}
+        self.network.load_state_dict(own | fitting)
+        self.average = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
+
     def load(self, state: dict[str, Any]) -> None:
         self.step, self.skipped = state["step"], state["skipped"]
         self.network.load_state_dict(state["network"])
@@ -177,13 +188,22 @@ def write_atomically(state: dict[str, Any], path: Path) -> None:
     partial.replace(path)
 
 
-def train(recipe: Recipe, data: Path, dev: Path, out: Path, *, checkpoint_every: int = 500, evaluate_every: int = 1000) -> None:
+def train(
+    recipe: Recipe,
+    data: Path,
+    dev: Path,
+    out: Path,
+    *,
+    start: Path | None = None,
+    checkpoint_every: int = 500,
+    evaluate_every: int = 1000,
+) -> None:
     """Trains until the recipe's last step; started again, goes on from the last checkpoint."""
     rank, replicas = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if replicas > 1:
         dist.init_process_group("gloo")
         torch.set_num_threads(1)
-    trainer = Trainer(recipe, FeatureCache(data), out, rank=rank, replicas=replicas)
+    trainer = Trainer(recipe, FeatureCache(data), out, start=start, rank=rank, replicas=replicas)
     dev_cache = FeatureCache(dev)
     sample = random.Random(0).sample(dev_cache.utterances, min(200, len(dev_cache.utterances)))
     sums: dict[str, float] = {}
@@ -203,8 +223,9 @@ def train(recipe: Recipe, data: Path, dev: Path, out: Path, *, checkpoint_every:
             if trainer.step % evaluate_every == 0:
                 trainer.synchronize_buffers()
                 if rank == 0:
-                    network = trainer.averaged()
-                    report["dev"] = error_rates(lambda utterances: ctc_texts(network, dev_cache, utterances), sample)
+                    decoders = ["ctc", "hard"] if recipe.loss.attention else ["ctc"]
+                    texts = transcribe(trainer.averaged(), dev_cache, sample, decoders)
+                    report["dev"] = {name: error_rates(sample, said) for name, said in texts.items()}
             if rank == 0:
                 out.mkdir(parents=True, exist_ok=True)
                 with (out / LOG).open("a") as log:

@@ -1,0 +1,86 @@
+"""Decoding of whole memories, for measuring: hard and soft monotonic attention, softmax attention, CTC.
+
+Each function takes a network, a memory (B, T, D) and lengths (B,) in entries, and returns the symbols of each utterance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from model.attention import chunkwise_attention, first_alpha
+from model.beam import BeamConfig, beam_decode
+from model.hard import HardDecoder
+from model.network import Network
+
+Decode = Callable[[Network, Tensor, Tensor], list[list[int]]]
+
+
+def existing(memory: Tensor, lengths: Tensor) -> Tensor:
+    """Which entries (B, T) belong to an utterance."""
+    return torch.arange(memory.shape[1]) < lengths[:, None]
+
+
+def ctc(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
+    """The best symbol of each entry, repetitions and blanks left out."""
+    best = network.ctc(memory).argmax(-1)  # (B, T)
+    decoded = []
+    for row, length in zip(best, lengths.tolist(), strict=True):
+        symbols = row[:length].unique_consecutive().tolist()
+        decoded.append([symbol for symbol in symbols if symbol != network.symbols.blank])
+    return decoded
+
+
+def hard(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
+    """The hard process, greedy: what a live stream says."""
+    decoder = HardDecoder(network.decoder, network.symbols)
+    said, _ = decoder(memory, existing(memory, lengths), decoder.initial_state(len(memory)))
+    decoded: list[list[int]] = [[] for _ in memory]
+    for row, _, symbol, _ in said:
+        decoded[row].append(symbol)
+    return [until_end(symbols, network.symbols.end) for symbols in decoded]
+
+
+def beam(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
+    """The hard process with the paper's beam search."""
+    return [beam_decode(network, row[:length], BeamConfig()) for row, length in zip(memory, lengths.tolist(), strict=True)]
+
+
+def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["soft", "softmax"] = "soft") -> list[list[int]]:
+    """Greedy with the attention in expectation, as in training: needs the whole memory, so it is no online method."""
+    decoder, mask = network.decoder, existing(memory, lengths)
+    keys = decoder.energy.keys(memory)
+    state, alpha = decoder.initial_state(len(memory)), first_alpha(memory)
+    symbols = torch.full((len(memory),), network.symbols.start)
+    ended = torch.zeros(len(memory), dtype=torch.bool)
+    steps = []
+    for _ in range(memory.shape[1] * decoder.config.max_symbols_per_entry):
+        alpha = decoder.next_alpha(state.hidden, keys, mask, alpha, mode)
+        weights = alpha
+        if decoder.chunk_energy is not None and mode == "soft":
+            chunk_energies = decoder.chunk_energy(
+                decoder.chunk_energy.query(state.hidden)[:, None], decoder.chunk_energy.keys(memory)
+            )
+            weights = chunkwise_attention(alpha, chunk_energies, decoder.attention.chunk)
+        logits, state = decoder.step(symbols, (weights[:, None] @ memory)[:, 0], state)
+        symbols = logits.argmax(-1)
+        steps.append(symbols)
+        ended |= symbols == network.symbols.end
+        if ended.all():
+            break
+    return [until_end(row.tolist(), network.symbols.end) for row in torch.stack(steps, dim=1)]
+
+
+def softmax(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
+    """Greedy with softmax attention, for models that were trained with it."""
+    return soft(network, memory, lengths, "softmax")
+
+
+def until_end(symbols: list[int], end: int) -> list[int]:
+    return symbols[: symbols.index(end)] if end in symbols else symbols
+
+
+DECODERS: dict[str, Decode] = {"hard": hard, "beam": beam, "soft": soft, "softmax": softmax, "ctc": ctc}
