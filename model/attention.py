@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from model.config import AttentionConfig
 
+NEGLIGIBLE = 1e-6  # weight that a previous step may have left behind
 SMALLEST = 1e-10  # the denominator of the parallel form is clipped to SMALLEST..1, as in the paper
 
 
@@ -77,8 +78,9 @@ def monotonic_attention(p: Tensor, previous: Tensor, mode: Literal["recursive", 
     """The distribution alpha_i (B, T) over entries, from the choosing probabilities p_i and alpha_{i-1} (B, T).
 
     recursive: the recurrence itself. Exact for any p, but T steps one after the other.
-    parallel:  the paper's closed form with cumulative sums and products. Fast; where the product of (1 - p) falls below 1e-10 and
-               `previous` still has weight behind, that weight is lost.
+    parallel:  the paper's closed form with cumulative sums and products. Fast. Where the product of (1 - p) falls below 1e-10
+               within the span of `previous`, weight behind is lost; before that span p has no effect and is taken as 0, since
+               a confident model is sure of entries that it left behind, too.
     hard:      p and `previous` must be 0 or 1: the first chosen entry from the previous one on. No gradient.
 
     The first step of a sequence has `previous` one at entry 0.
@@ -93,6 +95,7 @@ def monotonic_attention(p: Tensor, previous: Tensor, mode: Literal["recursive", 
             passed = 1 - p[:, j]
         return torch.stack(alpha, dim=1)
     if mode == "parallel":
+        p = p * (previous.cumsum(1) > NEGLIGIBLE)
         log_passed = torch.log((1 - p).clamp(min=SMALLEST)).cumsum(1)
         passed = functional.pad(log_passed, (1, -1)).exp()  # exclusive product of (1 - p)
         return p * passed * (previous / passed.clamp(SMALLEST, 1)).cumsum(1)

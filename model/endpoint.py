@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from model.features import FRAMES_PER_SECOND
+
+HANGOVER = 50  # entries: text belongs to something loud that was heard at most this long ago, so silence says nothing
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,13 @@ class EndpointConfig:
             raise ValueError(f"longest={self.longest}: expected more than impatience={self.impatience} and at most 120 seconds")
 
 
+def recently_loud(loud: Tensor, since_loud: Tensor) -> Tensor:
+    """Which of the entries (B, T) come less than HANGOVER after a loud one; since_loud (B,) counts the entries before."""
+    entries = torch.arange(loud.shape[1])
+    last = torch.where(loud, entries, -1 - since_loud[:, None]).cummax(1).values
+    return entries - last < HANGOVER
+
+
 class Endpointer:
     """Follows one stream. Counts entries of the memory, of `reduction` frames each."""
 
@@ -45,13 +57,12 @@ class Endpointer:
         self.wordless = max(self.silence, entries(config.wordless))
         self.longest = entries(config.longest)
         self.check = min(self.short_silence, entries(config.check))
+        self.since_loud = HANGOVER  # nothing was heard yet
         self.reset()
 
     def reset(self) -> None:
         self.length = 0  # entries since the last endpoint
         self.since_said = 0
-        self.since_loud = 0
-        self.heard = False  # anything loud since the last endpoint
         self.said = False  # any text since the last endpoint
 
     def entries_to_check(self) -> int:
@@ -66,7 +77,6 @@ class Endpointer:
         self.length += len(loud)
         last_loud = max((entry for entry, is_loud in enumerate(loud) if is_loud), default=None)
         self.since_loud = self.since_loud + len(loud) if last_loud is None else len(loud) - 1 - last_loud
-        self.heard = self.heard or last_loud is not None
         self.since_said = len(loud) - 1 - said_at[-1] if said_at else self.since_said + len(loud)
         self.said = self.said or bool(said_at)
 

@@ -15,7 +15,7 @@ import torch
 
 from model.beam import BeamConfig, BeamDecoder
 from model.encoder import EncoderState
-from model.endpoint import EndpointConfig, Endpointer
+from model.endpoint import EndpointConfig, Endpointer, recently_loud
 from model.events import Event
 from model.features import FLUSH_FRAMES, HOP, SAMPLE_RATE, FeatureState, clean
 from model.hard import HardDecoder, HardState, Said
@@ -171,8 +171,7 @@ class Engine:
         frames, loud_frames, features = self._network.features(samples, state.features)
         memory, encoder = self._network.encoder(frames, state.encoder)
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
-        heard = torch.tensor([stream.endpointer.heard for stream in streams])
-        allowed = loud.cumsum(1).bool() | heard[:, None]
+        allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]))
         greedy = torch.tensor([stream.beam is None for stream in streams])
         said, hard = self._decoder(memory, allowed & greedy[:, None], state.hard)
         for row, stream in enumerate(streams):

@@ -35,12 +35,12 @@ LOOKAHEAD = DELTA_REACH * (DEPTH - 1)  # frames
 CONTEXT = 2 * LOOKAHEAD
 FLUSH_FRAMES = 40  # of silence that ends every stream: it lets the last sounds through the deltas and the encoder's memory
 
-# The normaliser follows the level of speech, not of the pauses: a frame counts if it is loud, that is, near the recent peak.
+# The normaliser follows the mean of speech, not of the pauses: a frame counts if it is loud, that is, not far below that mean.
 PRIOR_FRAMES = 100.0  # the training set's mean counts as this many frames of the stream
 MEMORY_FRAMES = 1000.0  # older frames are forgotten exponentially
-LOUD_BELOW_PEAK = 4.0  # nats of power: 17 dB
-PEAK_DECAY = 0.2 / FRAMES_PER_SECOND  # nats per frame
-NORMALIZER_BLOCK = 64  # frames that the closed form takes at once
+LOUD_BELOW_MEAN = 4.0  # nats of power: 17 dB
+IMPATIENCE = 0.5 / FRAMES_PER_SECOND  # nats per frame by which the bar sinks while nothing is loud: whispers get heard, too
+BLOCK = 4  # frames that are judged and normalised together
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FeatureState(State):
     mels: Tensor  # (B, CONTEXT, bins) the last log-mel frames
     mean: Tensor  # (B, bins) of the loud frames
     count: Tensor  # (B, 1) how many frames that mean stands for
-    peak: Tensor  # (B, 1) recent peak level
+    quiet: Tensor  # (B, 1) frames since the last loud one
 
 
 class Features(nn.Module):
@@ -79,13 +79,13 @@ class Features(nn.Module):
             mels=self.window.new_full((streams, CONTEXT, self.config.bins), LOG_FLOOR),
             mean=self.prior_mean.expand(streams, -1).clone(),
             count=self.window.new_full((streams, 1), PRIOR_FRAMES),
-            peak=self.prior_mean.mean().expand(streams, 1).clone(),
+            quiet=self.window.new_zeros(streams, 1),
         )
 
     def forward(self, samples: Tensor, state: FeatureState) -> tuple[Tensor, Tensor, FeatureState]:
         samples = torch.cat([state.samples, samples], dim=1)  # (B, OVERLAP + hops * HOP)
         frames, loud, state = self.normalized(self.log_mel(samples), state)
-        return frames, loud, FeatureState(samples[:, -OVERLAP:], state.mels, state.mean, state.count, state.peak)
+        return frames, loud, FeatureState(samples[:, -OVERLAP:], state.mels, state.mean, state.count, state.quiet)
 
     def log_mel(self, samples: Tensor) -> Tensor:
         """Samples (B, OVERLAP + hops * HOP) to log-mel frames (B, hops, bins)."""
@@ -101,10 +101,10 @@ class Features(nn.Module):
         """Log-mel frames (B, hops, bins) to normalised frames (B, hops, bins, DEPTH), LOOKAHEAD frames late, and loud (B, hops)."""
         mels = torch.cat([state.mels, mels], dim=1)
         stack = mels.unfold(1, CONTEXT + 1, 1) @ self.deltas  # (B, hops, bins, DEPTH)
-        means, loud, (mean, count, peak) = running_mean(stack[..., 0], state.mean, state.count, state.peak)
+        means, loud, (mean, count, quiet) = running_mean(stack[..., 0], state.mean, state.count, state.quiet)
         stack[..., 0] -= means
         frames = stack / self.prior_deviation
-        return frames, loud, FeatureState(state.samples, mels[:, -CONTEXT:], mean, count, peak)
+        return frames, loud, FeatureState(state.samples, mels[:, -CONTEXT:], mean, count, quiet)
 
 
 def delta_kernel() -> Tensor:
@@ -116,30 +116,29 @@ def delta_kernel() -> Tensor:
     return torch.stack([column[:, LOOKAHEAD] for column in columns], dim=-1)
 
 
-def running_mean(frames: Tensor, mean: Tensor, count: Tensor, peak: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """The mean of the loud frames up to each frame, that frame included.
+def running_mean(
+    frames: Tensor, mean: Tensor, count: Tensor, quiet: Tensor
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """The mean of the loud frames so far, after each block.
 
-    frames (B, T, bins), mean (B, bins), count (B, 1), peak (B, 1) -> means (B, T, bins), loud (B, T), the last mean, count, peak.
-
-    With n_t = d_t n_{t-1} + w_t, where w_t is 1 for a loud frame and d_t = (1 - 1/MEMORY_FRAMES) ** w_t, the mean is
-    (d_t n_{t-1} mean_{t-1} + w_t x_t) / n_t. The closed form below takes a block of frames at once: all its factors lie in 0..1.
+    frames (B, T, bins), mean (B, bins), count (B, 1), quiet (B, 1) -> means (B, T, bins), loud (B, T), the last mean, count, quiet.
     """
+    if frames.shape[1] % BLOCK:
+        raise ValueError(f"{frames.shape[1]} frames: expected a multiple of {BLOCK}")
     means, louds = [], []
-    for block in frames.split(NORMALIZER_BLOCK, dim=1):
-        level = block.mean(-1)  # (B, T)
-        steps = torch.arange(1, block.shape[1] + 1, dtype=block.dtype, device=block.device)
-        peaks = torch.maximum((level + PEAK_DECAY * steps).cummax(dim=1).values, peak) - PEAK_DECAY * steps
-        loud = (level > peaks - LOUD_BELOW_PEAK) & (level > LOG_FLOOR + 1)
+    levels = frames.mean(-1)  # (B, T)
+    for block, level in zip(frames.split(BLOCK, dim=1), levels.split(BLOCK, dim=1), strict=True):
+        bar = mean.mean(-1, keepdim=True) - LOUD_BELOW_MEAN - IMPATIENCE * quiet  # (B, 1)
+        loud = level > bar.clamp(min=LOG_FLOOR + 1)
         counted = loud.to(block.dtype)
-        decay = counted.cumsum(1) * math.log(1 - 1 / MEMORY_FRAMES)  # (B, T) log of the product of d
-        weights = (decay[:, :, None] - decay[:, None, :]).clamp(max=0).exp().tril() * counted[:, None, :]  # (B, T, T)
-        kept = decay.exp() * count  # (B, T)
-        counts = kept + weights.sum(-1)
-        block_means = (kept[..., None] * mean[:, None] + weights @ block) / counts[..., None]
-        means.append(block_means)
+        fresh = counted.sum(1, keepdim=True)  # (B, 1)
+        kept = count * (1 - fresh / MEMORY_FRAMES)
+        count = kept + fresh
+        mean = (kept * mean + (counted[:, None] @ block)[:, 0]) / count
+        quiet = (quiet + BLOCK) * (fresh == 0)
+        means.append(mean)
         louds.append(loud)
-        mean, count, peak = block_means[:, -1], counts[:, -1:], peaks[:, -1:]
-    return torch.cat(means, dim=1), torch.cat(louds, dim=1), (mean, count, peak)
+    return torch.stack(means, dim=1).repeat_interleave(BLOCK, dim=1), torch.cat(louds, dim=1), (mean, count, quiet)
 
 
 def clean(samples: Tensor) -> Tensor:

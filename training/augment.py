@@ -1,21 +1,64 @@
-"""Augmentation of log-mel features: what a microphone, a room or a masked stretch would have done to them."""
+"""Augmentation: what a microphone, a room, or a masked stretch would have done to the features."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from model.features import LOG_FLOOR
 from training.batches import Batch
 from training.recipe import Augmentation
 
+SIGNAL_TO_NOISE = (1.0, 7.0)  # nats of power: 4 to 30 dB
+NOISE_JITTER = 0.5  # nats, from frame to frame
+COLOUR_POINTS = 6  # of the random curve over frequency that colours the noise
+COLOUR_DEVIATION = 1.5  # nats
 
-def augment(batch: Batch, options: Augmentation, step: int) -> Batch:
+
+def augment_mels(batch: Batch, options: Augmentation, step: int) -> Batch:
+    """Gain and noise, on log-mel features as they come from the cache."""
     if step < options.from_step:
         return batch
     mels = batch.mels
+    if options.noise:
+        noisy = torch.rand(len(mels), 1, 1) < options.noise
+        mels = torch.where(noisy & (mels > LOG_FLOOR), torch.logaddexp(mels, coloured_noise(mels)), mels)
     if options.gain:
         gain = (torch.rand(len(mels), 1, 1) * 2 - 1) * options.gain
         mels = torch.where(mels > LOG_FLOOR, mels + gain, mels).clamp(min=LOG_FLOOR)
     return replace(batch, mels=mels)
+
+
+def coloured_noise(mels: Tensor) -> Tensor:
+    """Log-mel features (B, T, bins) of steady noise whose level follows that of the speech in `mels`."""
+    rows, frames, bins = mels.shape
+    level = mels.mean(-1).amax(1)[:, None, None] - 2.0  # about the mean of loud frames
+    low, high = SIGNAL_TO_NOISE
+    distance = low + (high - low) * torch.rand(rows, 1, 1)
+    points = COLOUR_DEVIATION * torch.randn(rows, 1, COLOUR_POINTS)
+    colour = functional.interpolate(points, size=bins, mode="linear", align_corners=True)
+    return level - distance + colour + NOISE_JITTER * torch.randn(rows, frames, bins)
+
+
+def mask_frames(frames: Tensor, lengths: Tensor, options: Augmentation, step: int) -> Tensor:
+    """SpecAugment (Park et al., 2019) without warping: bands and stretches of frames (B, T, bins, depth) become 0."""
+    if step < options.from_step:
+        return frames
+    rows, steps, bins, _ = frames.shape
+    keep = torch.ones(rows, steps, bins, dtype=torch.bool)
+    for _ in range(options.frequency_masks):
+        keep &= ~_stretch(torch.full((rows,), bins), bins, options.frequency_mask_bins)[:, None, :]
+    for _ in range(options.time_masks):
+        keep &= ~_stretch(lengths, steps, options.time_mask_frames)[:, :, None]
+    return frames * keep[..., None]
+
+
+def _stretch(lengths: Tensor, size: int, longest: int) -> Tensor:
+    """A random stretch (B, size) of up to `longest` places within each row's length."""
+    length = torch.rand(len(lengths)) * longest
+    start = torch.rand(len(lengths)) * (lengths - length).clamp(min=0)
+    places = torch.arange(size)
+    return (places >= start[:, None]) & (places < (start + length)[:, None])

@@ -10,14 +10,17 @@ from torch.nn import functional
 
 from model.network import Network
 from training.alignment import ctc_positions
+from training.augment import augment_mels, mask_frames
 from training.batches import Batch
 from training.recipe import Recipe
 
 
-def objective(network: Network, batch: Batch, recipe: Recipe) -> tuple[Tensor, dict[str, float]]:
+def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tuple[Tensor, dict[str, float]]:
     """The loss to descend and its parts by name."""
     with torch.no_grad():
-        frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
+        mels = augment_mels(batch, recipe.augmentation, step).mels
+        frames, _, _ = network.features.normalized(mels, network.features.initial_state(len(mels)))
+        frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
     memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))  # (B, T, D)
     lengths = batch.frames // network.config.encoder.reduction
     parts: dict[str, Tensor] = {}

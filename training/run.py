@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from model.features import FRAMES_PER_SECOND
 from model.network import Network
 from model.symbols import SymbolTable
-from training.augment import augment
 from training.batches import Batch, collate, plan_epoch
 from training.cache import FeatureCache
 from training.evaluate import error_rates, transcribe
@@ -104,7 +103,7 @@ class Trainer:
             group["lr"] = rate
         self.network.train()
         self.gradient.zero_()
-        loss, parts = objective(self.network, augment(batch, self.recipe.augmentation, self.step), self.recipe)
+        loss, parts = objective(self.network, batch, self.recipe, self.step)
         loss.backward()
         if self.replicas > 1:
             dist.all_reduce(self.gradient)

@@ -7,7 +7,7 @@ import random
 import torch
 from torch import Tensor
 
-from model.features import LOG_FLOOR, LOUD_BELOW_PEAK, Features
+from model.features import BLOCK, LOG_FLOOR, LOUD_BELOW_MEAN, Features
 from training.cache import FeatureCache
 
 UTTERANCES = 1000
@@ -21,9 +21,11 @@ def feature_statistics(features: Features, cache: FeatureCache, seed: int = 0) -
     counted = []
     for mels in clips:
         level = mels.mean(-1)
-        counted.append(mels[(level > level.max() - LOUD_BELOW_PEAK) & (level > LOG_FLOOR + 1)])
+        speech = level[level > level.max() - 1.5 * LOUD_BELOW_MEAN].mean()
+        counted.append(mels[(level > speech - LOUD_BELOW_MEAN) & (level > LOG_FLOOR + 1)])
     mean = torch.cat(counted).mean(0)
     probe = Features(features.config)
     probe.prior_mean.copy_(mean)
-    frames = torch.cat([probe.normalized(mels[None], probe.initial_state(1))[0][0] for mels in clips])
+    whole = [mels[: len(mels) // BLOCK * BLOCK] for mels in clips]
+    frames = torch.cat([probe.normalized(mels[None], probe.initial_state(1))[0][0] for mels in whole])
     return mean, frames.square().mean(0).sqrt()

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model import Engine, Event, Recognizer, StreamOptions
+from model.engine import LONGEST_ADVANCE
+from tests.conftest import babble
+from tests.model.test_recognizer import run, same
+
+
+def drain(engine: Engine) -> dict[int, list[Event]]:
+    events: dict[int, list[Event]] = defaultdict(list)
+    while any(engine.is_ready(stream) for stream in engine):
+        for stream, said in engine.step().items():
+            events[stream] += said
+    return events
+
+
+@given(
+    plans=st.lists(
+        st.tuples(
+            st.integers(0, 5),  # when it joins
+            st.integers(200, 9000),  # samples per step
+            st.integers(0, 2),  # which sound
+            st.sampled_from([1, 1, 2]),  # beam
+            st.booleans(),  # whether it is closed half way, without a word
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_a_stream_in_a_batch_is_a_stream_alone(recognizer: Recognizer, plans: list[tuple[int, int, int, int, bool]]) -> None:
+    engine = recognizer.batch()
+    events: dict[int, list[Event]] = defaultdict(list)
+    streams: dict[int, int] = {}
+    sent = [0] * len(plans)
+    left: set[int] = set()
+    for step in range(400):
+        for plan, (join, chunk, seed, beam, leaves) in enumerate(plans):
+            samples = babble(1.5, seed)
+            if step == join:
+                streams[plan] = engine.open(StreamOptions(beam=beam))
+            if plan not in streams or plan in left:
+                continue
+            if sent[plan] >= len(samples):
+                engine.finish(streams[plan])
+                left.add(plan)
+            elif leaves and sent[plan] >= len(samples) // 2:
+                engine.close(streams[plan])
+                left.add(plan)
+            else:
+                engine.accept(streams[plan], samples[sent[plan] : sent[plan] + chunk])
+                sent[plan] += chunk
+        for stream, said in engine.step().items():
+            events[stream] += said
+        if len(left) == len(plans):
+            break
+    for stream, said in drain(engine).items():
+        events[stream] += said
+    assert len(engine) == 0
+    for plan, (_, _, seed, beam, leaves) in enumerate(plans):
+        alone = run(recognizer, babble(1.5, seed), [], StreamOptions(beam=beam))
+        said = events[streams[plan]]
+        assert same(said, alone[: len(said)] if leaves else alone)
+
+
+def test_a_step_is_bounded(recognizer: Recognizer) -> None:
+    engine = recognizer.batch()
+    stream = engine.open()
+    engine.accept(stream, babble(30.0))
+    engine.step()
+    assert engine.pending(stream) >= 30.0 - LONGEST_ADVANCE * 0.04 - 1e-6
+    assert engine.received(stream) == 30.0
+
+
+def test_names_that_are_not_open_are_refused(recognizer: Recognizer) -> None:
+    engine = recognizer.batch()
+    stream = engine.open()
+    engine.finish(stream)
+    with pytest.raises(ValueError, match="its end is under way"):
+        engine.accept(stream, np.zeros(1, np.float32))
+    drain(engine)
+    with pytest.raises(ValueError, match="not open"):
+        engine.accept(stream, np.zeros(1, np.float32))
+    assert stream not in engine
+
+
+def test_memory_of_a_stream_is_constant(recognizer: Recognizer) -> None:
+    def tensors() -> int:
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    engine = recognizer.batch()
+    stream = engine.open()
+    sizes = []
+    for _ in range(3):
+        engine.accept(stream, babble(10.0))
+        drain(engine)
+        sizes.append((tensors(), sum(tensor.numel() for tensor in _state_tensors(engine))))
+    assert sizes[1] == sizes[2]
+
+
+def _state_tensors(engine: Engine) -> list[torch.Tensor]:
+    tensors: list[torch.Tensor] = []
+    engine._state.map(lambda tensor: tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    return tensors
+
+
+def test_rows_are_used_again(recognizer: Recognizer) -> None:
+    engine = recognizer.batch()
+    for _ in range(20):
+        streams = [engine.open() for _ in range(3)]
+        for stream in streams:
+            engine.close(stream)
+    assert engine._state.hard.symbol.shape[0] <= 4

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from model import ModelFileError, Recognizer
+from model.files import CARD_FILE, WEIGHTS_FILE, ModelCard, load_model, save_model
+from model.network import Network
+from tests.conftest import babble
+
+
+@pytest.fixture
+def folder(network: Network, tmp_path: Path) -> Path:
+    save_model(tmp_path, network, ModelCard("small", 0.2, {"hours": 32}), torch.float32)
+    return tmp_path
+
+
+def test_a_saved_model_says_the_same(folder: Path, recognizer: Recognizer) -> None:
+    loaded = Recognizer.load(folder)
+    assert loaded.card == ModelCard("small", 0.2, {"hours": 32})
+    emitted = [type(event) for event in loaded.stream().accept(babble(3.0))]
+    assert emitted == [type(event) for event in recognizer.stream().accept(babble(3.0))]
+    assert loaded.transcribe(babble(3.0)).text == recognizer.transcribe(babble(3.0)).text
+
+
+def test_half_precision_halves_the_file(network: Network, folder: Path, tmp_path: Path) -> None:
+    full = (folder / WEIGHTS_FILE).stat().st_size
+    save_model(tmp_path / "half", network, ModelCard())
+    assert (tmp_path / "half" / WEIGHTS_FILE).stat().st_size < 0.7 * full
+    half, _ = load_model(tmp_path / "half")
+    for name, tensor in network.state_dict().items():
+        torch.testing.assert_close(half.state_dict()[name], tensor, rtol=1e-3, atol=1e-3)
+
+
+def edit_card(folder: Path, **changes: Any) -> None:
+    card = json.loads((folder / CARD_FILE).read_text())
+    (folder / CARD_FILE).write_text(json.dumps(card | changes))
+
+
+def edit_weights(folder: Path, **changes: torch.Tensor) -> None:
+    weights = safetensors.torch.load_file(folder / WEIGHTS_FILE)
+    safetensors.torch.save_file(weights | changes, folder / WEIGHTS_FILE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(format="other"), "format='other': expected 'monoscribe-model-1'"),
+        (dict(config=dict(encoder=dict(lstm_unit=[1]))), r"config\.encoder\.lstm_unit: unknown"),
+        (dict(config=dict(encoder=dict(lstm_units="many"))), r"config\.encoder\.lstm_units='many': expected a list"),
+        (dict(config=dict(attention=dict(hidden="x"))), r"config\.attention\.hidden='x': expected int"),
+        (dict(config=dict(attention=dict(energy="x"))), r"config\.attention\.energy='x': expected one of"),
+        (dict(config=[]), "expected a table"),
+        (dict(symbols=["a"]), "symbols: expected <s> and </s> first"),
+        (dict(symbols=["<s>", "</s>", "a", "a"]), "symbols: expected each symbol once"),
+        (dict(symbols=["<s>", "</s>", "a"]), "expected"),
+        (dict(surprise=1), r"card\.surprise: unknown"),
+    ],
+)
+def test_a_card_that_does_not_fit_is_refused(folder: Path, changes: dict[str, Any], message: str) -> None:
+    edit_card(folder, **changes)
+    with pytest.raises(ModelFileError, match=message):
+        load_model(folder)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"expected a model folder with model\.json and model\.safetensors"):
+        load_model(tmp_path)
+
+
+def test_a_card_that_is_no_json_is_refused(folder: Path) -> None:
+    (folder / CARD_FILE).write_bytes(b"\x80\x04pickle")
+    with pytest.raises(ModelFileError, match="not JSON"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("size", [0, 7, 100, -1])
+def test_truncated_weights_are_refused(folder: Path, size: int) -> None:
+    content = (folder / WEIGHTS_FILE).read_bytes()
+    (folder / WEIGHTS_FILE).write_bytes(content[:size])
+    with pytest.raises(ModelFileError, match="not a whole safetensors file"):
+        load_model(folder)
+
+
+def test_missing_weights_are_refused(folder: Path) -> None:
+    (folder / WEIGHTS_FILE).unlink()
+    with pytest.raises(ModelFileError, match=r"model\.safetensors: No such file"):
+        load_model(folder)
+
+
+def test_pickled_weights_run_no_code(folder: Path) -> None:
+    torch.save({"a": torch.zeros(1)}, folder / WEIGHTS_FILE)
+    with pytest.raises(ModelFileError, match="not a whole safetensors file"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("ctc.bias", torch.zeros(3), r"ctc\.bias is \(3,\): expected \(49,\)"),
+        ("ctc.bias", torch.full((49,), torch.nan), "no finite numbers"),
+        ("ctc.bias", torch.zeros(49, dtype=torch.int64), "no finite numbers"),
+        ("stranger", torch.zeros(3), "stranger is none of this model's"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(folder: Path, name: str, tensor: torch.Tensor, message: str) -> None:
+    edit_weights(folder, **{name: tensor})
+    with pytest.raises(ModelFileError, match=message):
+        load_model(folder)
+
+
+def test_a_tensor_too_few_is_refused(folder: Path) -> None:
+    weights = safetensors.torch.load_file(folder / WEIGHTS_FILE)
+    del weights["ctc.bias"]
+    safetensors.torch.save_file(weights, folder / WEIGHTS_FILE)
+    with pytest.raises(ModelFileError, match=r"no tensor ctc\.bias"):
+        load_model(folder)
+
+
+def test_saving_replaces_whole_files(folder: Path, network: Network) -> None:
+    save_model(folder, network, ModelCard("again"))
+    assert sorted(path.name for path in folder.iterdir()) == [CARD_FILE, WEIGHTS_FILE]
+    assert np.isfinite(load_model(folder)[1].delay)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from model.beam import BeamConfig, BeamDecoder, beam_decode
+from model.hard import HardDecoder, Said
+from model.network import Network
+from model.offline import DECODERS, hard, soft, until_end
+from tests.conftest import SMALL, random_network
+from tests.model.chunks import chunk_sizes, split
+
+ENTRIES = 24
+
+
+def memory(rows: int = 3, entries: int = ENTRIES, seed: int = 0) -> Tensor:
+    return torch.randn(rows, entries, SMALL.encoder.output_size, generator=torch.Generator().manual_seed(seed)) * 2
+
+
+def everywhere(rows: int = 3, entries: int = ENTRIES) -> Tensor:
+    return torch.ones(rows, entries, dtype=torch.bool)
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["width 1", "width 3"])
+def any_network(request: pytest.FixtureRequest) -> Network:
+    return random_network(replace(SMALL, attention=replace(SMALL.attention, chunk=request.param)))
+
+
+def by_entry(said: list[Said]) -> list[tuple[int, int, int]]:
+    return sorted(((each.row, each.entry, index, each.symbol) for index, each in enumerate(said)), key=lambda x: x[:3])  # type: ignore
+
+
+@given(sizes=chunk_sizes(ENTRIES), seed=st.integers(0, 5))
+def test_chunked_equals_whole(any_network: Network, sizes: list[int], seed: int) -> None:
+    decoder = HardDecoder(any_network.decoder, any_network.symbols)
+    whole, _ = decoder(memory(seed=seed), everywhere(), decoder.initial_state(3))
+    state, parts, first = decoder.initial_state(3), [], 0
+    for chunk in split(memory(seed=seed), sizes, dim=1):
+        said, state = decoder(chunk, everywhere(entries=chunk.shape[1]), state)
+        parts += [each._replace(entry=each.entry + first) for each in said]
+        first += chunk.shape[1]
+    assert len(whole) > 3
+    assert [each[:3] for each in parts] == [each[:3] for each in whole]
+
+
+def test_rows_do_not_touch(any_network: Network) -> None:
+    decoder = HardDecoder(any_network.decoder, any_network.symbols)
+    together, _ = decoder(memory(), everywhere(), decoder.initial_state(3))
+    for row in range(3):
+        alone, _ = decoder(memory()[row : row + 1], everywhere(1), decoder.initial_state(1))
+        assert [each[1:3] for each in alone] == [each[1:3] for each in together if each.row == row]
+
+
+def test_at_most_one_energy_per_entry_and_symbol(network: Network) -> None:
+    decoder = HardDecoder(network.decoder, network.symbols)
+    said, _ = decoder(memory(), everywhere(), decoder.initial_state(3))
+    assert decoder.energies_evaluated <= 3 * ENTRIES + len(said)
+
+
+def test_entries_only_rise_and_are_bounded(any_network: Network) -> None:
+    eager = random_network(replace(SMALL, attention=replace(SMALL.attention, initial_bias=100.0)))
+    most = eager.config.decoder.max_symbols_per_entry
+    for network in (any_network, eager):
+        decoder = HardDecoder(network.decoder, network.symbols)
+        said, _ = decoder(memory(), everywhere(), decoder.initial_state(3))
+        for row in range(3):
+            entries = [each.entry for each in said if each.row == row]
+            assert entries == sorted(entries)
+            assert max(map(entries.count, entries)) <= most
+    assert len(said) == 3 * ENTRIES * most
+
+
+def test_nothing_is_said_where_it_is_not_allowed(network: Network) -> None:
+    decoder = HardDecoder(network.decoder, network.symbols)
+    allowed = everywhere()
+    allowed[1] = False
+    allowed[2, : ENTRIES // 2] = False
+    said, _ = decoder(memory(), allowed, decoder.initial_state(3))
+    assert {each.row for each in said} == {0, 2}
+    assert min(each.entry for each in said if each.row == 2) >= ENTRIES // 2
+
+
+def test_hard_is_soft_where_every_decision_is_certain() -> None:
+    """With energies far from zero, the process in expectation and the hard one are the same."""
+    network = random_network(replace(SMALL, decoder=replace(SMALL.decoder, max_symbols_per_entry=100)))
+    with torch.no_grad():
+        network.decoder.energy.scale.fill_(1e6)
+    lengths = torch.full((3,), ENTRIES)
+    certain = hard(network, memory(), lengths)
+    assert max(map(len, certain)) > 2
+    for found, expected in zip(soft(network, memory(), lengths), certain, strict=True):
+        compared = min(len(expected), 100)  # past the last entry, the soft one goes on with an empty context
+        assert found[:compared] == expected[:compared]
+
+
+@pytest.mark.parametrize("name", sorted(DECODERS))
+def test_decoders_do_not_depend_on_padding(network: Network, name: str) -> None:
+    lengths = torch.tensor([ENTRIES, ENTRIES // 2, 5])
+    together = DECODERS[name](network, memory(), lengths)
+    for row, length in enumerate(lengths.tolist()):
+        alone = DECODERS[name](network, memory()[row : row + 1, :length], torch.tensor([length]))
+        most = min(len(alone[0]), len(together[row]))  # a soft decoder may go on for as long as its batch
+        assert alone[0][:most] == together[row][:most]
+
+
+def test_beam_of_one_is_greedy(any_network: Network) -> None:
+    lengths = torch.full((3,), ENTRIES)
+    for row, expected in enumerate(hard(any_network, memory(), lengths)):
+        assert beam_decode(any_network, memory()[row], BeamConfig(width=1)) == expected
+
+
+def score(network: Network, symbols: list[int], entries: Tensor) -> float:
+    """Log probability of symbols along the hard process over entries (T, D), with width 1."""
+    decoder = HardDecoder(network.decoder, network.symbols)
+    state, total, entry, at_entry = decoder.initial_state(1), 0.0, 0, 0
+    for symbol in symbols:
+        while decoder.decoder.energy(state.query, decoder.decoder.energy.keys(entries[entry])) <= 0 or at_entry == 4:
+            entry, at_entry = entry + 1, 0
+        logits, after = decoder.decoder.step(state.symbol, entries[entry : entry + 1], state.decoder)
+        total += float(logits.log_softmax(-1)[0, symbol])
+        state = replace(state, decoder=after, symbol=torch.tensor([symbol]), query=decoder.decoder.energy.query(after.hidden))
+        at_entry += 1
+    return total
+
+
+def test_beam_scores_are_those_of_the_process(network: Network) -> None:
+    search = BeamDecoder(network, BeamConfig(width=4, threshold=100.0))
+    entries = memory(seed=3)[0, :8]
+    search._scan(entries[:1], torch.ones(1, dtype=torch.bool), network.decoder.energy.keys(entries[0]))
+    for entry in range(1, 8):
+        search._scan(entries[entry : entry + 1], torch.ones(1, dtype=torch.bool), network.decoder.energy.keys(entries[entry]))
+    assert len(search._hypotheses) == 4
+    for hypothesis in search._hypotheses:
+        if not hypothesis.ended:
+            assert hypothesis.score == pytest.approx(score(network, list(hypothesis.symbols), entries), abs=1e-4)
+
+
+@given(sizes=chunk_sizes(ENTRIES), seed=st.integers(0, 3))
+def test_beam_chunked_equals_whole(any_network: Network, sizes: list[int], seed: int) -> None:
+    entries = memory(seed=seed)[0]
+    expected = beam_decode(any_network, entries, BeamConfig(width=3))
+    search, symbols = BeamDecoder(any_network, BeamConfig(width=3)), []
+    for chunk in split(entries, sizes, dim=0):
+        symbols += [each.symbol for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+    symbols += [symbol for symbol, _ in search.finish()]
+    assert until_end(symbols, any_network.symbols.end) == expected
+
+
+def test_beam_width_is_bounded() -> None:
+    with pytest.raises(ValueError, match=r"beam=99: expected 1\.\.32"):
+        BeamConfig(width=99)

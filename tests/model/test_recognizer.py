@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model import Emission, EndpointConfig, Event, Recognizer, Segment, StreamOptions, Transcript
+from model.engine import Samples
+from tests.conftest import babble
+
+SECONDS = 4.0
+
+
+def run(recognizer: Recognizer, samples: Samples, cuts: list[int], options: StreamOptions | None = None) -> list[Event]:
+    stream, events = recognizer.stream(options), []
+    for chunk in np.split(samples, sorted(cuts)):
+        events += stream.accept(chunk)
+    return events + stream.finish()
+
+
+def cut_points(seconds: float = SECONDS, rate: int = 16_000) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, int(seconds * rate)), max_size=12)
+
+
+def same(found: list[Event], expected: list[Event]) -> bool:
+    """Equal but for the last digits of confidences."""
+
+    def rounded(events: list[Event]) -> list[tuple[object, ...]]:
+        return [
+            ("emission", event.text, event.time)
+            if isinstance(event, Emission)
+            else ("segment", event.text, event.start, event.end, [(word.text, word.start, word.end) for word in event.words])
+            for event in events
+        ]
+
+    return rounded(found) == rounded(expected)
+
+
+@given(cuts=cut_points(), seed=st.integers(0, 3))
+def test_chunking_changes_nothing(recognizer: Recognizer, cuts: list[int], seed: int) -> None:
+    samples = babble(SECONDS, seed)
+    whole = run(recognizer, samples, [])
+    assert sum(isinstance(event, Emission) for event in whole) > 10
+    assert same(run(recognizer, samples, cuts), whole)
+
+
+def test_one_sample_at_a_time(recognizer: Recognizer) -> None:
+    samples = babble(0.3)
+    assert same(run(recognizer, samples, list(range(len(samples)))), run(recognizer, samples, []))
+
+
+@given(cuts=cut_points(2.0, 8000), rate=st.sampled_from([8000, 11025, 24_000, 44_100, 48_000]))
+def test_chunking_changes_nothing_at_other_rates(recognizer: Recognizer, cuts: list[int], rate: int) -> None:
+    samples = babble(2.0)
+    options = StreamOptions(sample_rate=rate)
+    assert same(run(recognizer, samples, cuts, options), run(recognizer, samples, [], options))
+
+
+@given(cuts=cut_points(2.0))
+def test_chunking_changes_nothing_with_a_beam(recognizer: Recognizer, cuts: list[int]) -> None:
+    options = StreamOptions(beam=3)
+    samples = babble(2.0)
+    whole = run(recognizer, samples, [], options)
+    assert any(isinstance(event, Segment) for event in whole)
+    assert same(run(recognizer, samples, cuts, options), whole)
+
+
+def test_emissions_make_up_the_segments(recognizer: Recognizer) -> None:
+    for beam in (1, 3):
+        events = run(recognizer, babble(10.0, 1), [], StreamOptions(beam=beam))
+        written, last = "", 0.0
+        for event in events:
+            if isinstance(event, Emission):
+                written += event.text
+                assert event.time >= last
+                last = event.time
+                assert 0 < event.confidence <= 1
+            else:
+                assert event.text == written
+                assert event.text == " ".join(word.text for word in event.words)
+                assert event.start <= event.end <= last
+                written = ""
+        assert written == ""
+        assert last <= 10.0
+
+
+def test_transcribe_is_the_same_path(recognizer: Recognizer) -> None:
+    samples = babble(SECONDS)
+    transcript = recognizer.transcribe(samples)
+    segments = tuple(event for event in run(recognizer, samples, [100, 5000]) if isinstance(event, Segment))
+    assert transcript.text == Transcript(segments).text
+    assert " ".join(word.text for word in transcript.words) == transcript.text
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_silence_says_nothing(recognizer: Recognizer, value: float) -> None:
+    assert recognizer.transcribe(np.full(10 * 16_000, value, np.float32)).text == ""
+
+
+def test_no_audio_at_all(recognizer: Recognizer) -> None:
+    stream = recognizer.stream()
+    assert stream.accept(np.zeros(0, np.float32)) == []
+    assert stream.finish() == []
+    with pytest.raises(ValueError, match="not open"):
+        stream.accept(np.zeros(10, np.float32))
+
+
+def test_what_follows_an_endpoint_is_as_fresh_as_a_beginning(recognizer: Recognizer) -> None:
+    """After a pause the recogniser starts anew: the same sounds give the same text, however long the stream has been open."""
+    sound, pause, period = babble(1.0, 5), np.zeros(4 * 16_000, np.float32), 5.0
+    events = run(recognizer, np.concatenate([sound, pause] * 40), [])
+    said = [[] for _ in range(40)]  # type: list[list[tuple[str, float]]]
+    for event in events:
+        if isinstance(event, Emission):
+            turn = int(event.time // period)
+            said[turn].append((event.text, round(event.time - turn * period, 2)))
+    assert len(said[-1]) > 5
+    assert said[-1] == said[-2] == said[-3]  # the normaliser has settled
+    assert all(time < 1.0 + 2.0 + 0.1 for turn in said for _, time in turn)  # long silence says nothing
+
+
+def test_the_longest_segment_is_cut(recognizer: Recognizer) -> None:
+    options = StreamOptions(endpoint=EndpointConfig(silence=10.0, short_silence=10.0, wordless=10.0, impatience=2.0, longest=3.0))
+    steady = np.random.default_rng(0).standard_normal(16_000 * 10).astype(np.float32) * 0.1
+    segments = [event for event in run(recognizer, steady, [], options) if isinstance(event, Segment)]
+    assert all(segment.end - segment.start <= 3.0 for segment in segments)
+
+
+@given(at=st.integers(0, 3 * 16_000))
+def test_flush_says_everything_so_far(recognizer: Recognizer, at: int) -> None:
+    samples = babble(3.0, 2)
+    stream = recognizer.stream()
+    before = stream.accept(samples[:at]) + stream.flush()
+    assert same(before, run(recognizer, samples[:at], []))
+    after = stream.accept(samples[at:]) + stream.finish()
+    times = [event.time for event in after if isinstance(event, Emission)]
+    assert all(at / 16_000 <= time <= 3.0 for time in times)
+
+
+@pytest.mark.parametrize("rate", [0, 44, 7999, 48_001])
+def test_rates_out_of_range_are_refused(rate: int) -> None:
+    with pytest.raises(ValueError, match=rf"sample_rate={rate}: expected 8000\.\.48000"):
+        StreamOptions(sample_rate=rate)
+
+
+def test_odd_endpoints_are_refused() -> None:
+    with pytest.raises(ValueError, match="silence=0"):
+        EndpointConfig(silence=0)
+    with pytest.raises(ValueError, match="longest=5"):
+        EndpointConfig(longest=5)
