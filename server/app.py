@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, WebSocket
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI, Request, WebSocket
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.middleware.cors import CORSMiddleware
 
 from model import Recognizer
+from server.access import KEY_PARAMETER, Access
 from server.codec import protocol_schema
-from server.hall import Hall
-from server.pump import Native, serve_websocket
+from server.hall import FullError, Hall
+from server.live import Live
+from server.logs import SessionLog
+from server.messages import Error, ProtocolError, ServerMessage
+from server.metrics import Metrics
+from server.pump import POLICY, Dialect, Native, refuse, serve_websocket
+from server.rest import error_response, refuse_full, refuse_protocol_error, router
 from server.settings import Settings
 
 PAGE = Path(__file__).parent / "page"
-KEY_PARAMETER = "api_key"  # in the query, for browsers: they cannot set headers of a WebSocket
+GUARDED = "/v1/"  # what needs a key, where there are keys
 
 
 def create_app(settings: Settings, recognizer: Recognizer) -> FastAPI:
+    metrics = Metrics()
+    access = Access(settings)
+    log = SessionLog(with_text=settings.log_text)
+
+    def said(live: Live, message: ServerMessage) -> None:
+        metrics.said(live, message)
+        log.said(live, message)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        hall = Hall(settings, recognizer)
-        hall.start()
+        hall = Hall(settings, recognizer, on_message=said, on_step=metrics.stepped)
+        metrics.count_sessions(lambda: len(hall))
         app.state.hall = hall
+        hall.start()
         try:
             yield
         finally:
             await hall.stop()
 
-    app = FastAPI(title="Monoscribe", lifespan=lifespan)
+    app = FastAPI(title="Monoscribe", description="Online speech recognition. Live streams: docs/protocol.md.", lifespan=lifespan)
+    app.state.access = access
+    app.add_exception_handler(ProtocolError, refuse_protocol_error)
+    app.add_exception_handler(FullError, refuse_full)
+    app.add_exception_handler(RequestValidationError, _refuse_invalid)
+    if settings.origins:
+        app.add_middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"])
+    _add_access_control(app, access, metrics)
+    _add_operations(app, metrics)
+    app.include_router(router)
 
     @app.websocket("/v1/stream")
     async def stream(websocket: WebSocket) -> None:
-        await serve_websocket(websocket, app.state.hall, Native(), protocol_query(websocket))
+        await serve_dialect(websocket, Native())
 
-    @app.get("/v1/schema.json")
+    @app.get("/v1/schema.json", summary="JSON schema of the stream protocol")
     async def schema() -> JSONResponse:
         return JSONResponse(protocol_schema())
 
@@ -45,5 +72,49 @@ def create_app(settings: Settings, recognizer: Recognizer) -> FastAPI:
     return app
 
 
-def protocol_query(websocket: WebSocket) -> Mapping[str, str]:
-    return {name: value for name, value in websocket.query_params.items() if name != KEY_PARAMETER}
+async def serve_dialect(websocket: WebSocket, dialect: Dialect) -> None:
+    """A WebSocket of any protocol that we speak, behind the same door."""
+    refusal = websocket.app.state.access.refusal(websocket)
+    if refusal is not None:
+        status, error = refusal
+        await refuse(websocket, dialect, error, status=status, code=POLICY)
+        return
+    query = {name: value for name, value in websocket.query_params.items() if name != KEY_PARAMETER}
+    await serve_websocket(websocket, websocket.app.state.hall, dialect, query)
+
+
+def _add_access_control(app: FastAPI, access: Access, metrics: Metrics) -> None:
+    @app.middleware("http")
+    async def control(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        refusal = access.refusal(request) if request.url.path.startswith(GUARDED) and request.method != "OPTIONS" else None
+        if refusal is None:
+            return await call_next(request)
+        status, error = refusal
+        metrics.failed(error)
+        return error_response(error, status)
+
+
+def _add_operations(app: FastAPI, metrics: Metrics) -> None:
+    @app.get("/healthz", tags=["operations"], summary="Whether the process works; if not, restart it")
+    async def healthz() -> PlainTextResponse:
+        return _yes_or_no(app.state.hall.is_healthy)
+
+    @app.get("/readyz", tags=["operations"], summary="Whether new sessions are welcome")
+    async def readyz() -> PlainTextResponse:
+        return _yes_or_no(app.state.hall.is_ready)
+
+    @app.get("/metrics", tags=["operations"], summary="For Prometheus")
+    async def show_metrics() -> Response:
+        return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _yes_or_no(answer: bool) -> PlainTextResponse:
+    return PlainTextResponse("ok\n" if answer else "no\n", 200 if answer else 503)
+
+
+async def _refuse_invalid(request: Request, problem: Exception) -> Response:
+    """FastAPI's own complaint about a parameter, in our words."""
+    assert isinstance(problem, RequestValidationError)
+    first = problem.errors()[0]
+    name, value, accepted = str(first["loc"][-1]), str(first.get("input"))[:40], str(first["msg"]).removeprefix("Input should be ")
+    return error_response(Error("bad_message", f"{name}={value}: expected {accepted}", name, value, accepted), 422)

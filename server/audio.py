@@ -31,11 +31,16 @@ def _alaw_table() -> Samples:
     return (np.where(code & 128, magnitude, -magnitude) * 8 / 32768).astype(np.float32)
 
 
+def _finite(samples: Samples) -> Samples:
+    """Channels are mixed, and a sum of infinities is no number."""
+    return np.clip(np.nan_to_num(samples, nan=0.0), -1, 1)
+
+
 _MULAW, _ALAW = _mulaw_table(), _alaw_table()
 
 RAW: dict[str, tuple[int, Callable[[bytes], Samples]]] = {  # bytes per sample, and how to read them
     "pcm_s16le": (2, lambda data: np.frombuffer(data, "<i2").astype(np.float32) * np.float32(1 / 32768)),
-    "pcm_f32le": (4, lambda data: np.frombuffer(data, "<f4").astype(np.float32)),
+    "pcm_f32le": (4, lambda data: _finite(np.frombuffer(data, "<f4").astype(np.float32))),
     "mulaw": (1, lambda data: _MULAW[np.frombuffer(data, np.uint8)]),
     "alaw": (1, lambda data: _ALAW[np.frombuffer(data, np.uint8)]),
 }

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from model import Recognizer
+from server.channel import Posts
 from server.live import Attachment, Live
 from server.messages import Closed, Error, ProtocolError, Resume, ServerMessage
 from server.orders import AbandonStream, Draining, End, Failed, Tick
 from server.settings import Settings
-from server.worker import ENGINE_FAILED, Posts, Step, Worker
+from server.worker import ENGINE_FAILED, Step, Worker
 
 TICK = 0.1  # seconds
 RETRY_AFTER = 5  # seconds, for clients that find no room
@@ -65,9 +66,13 @@ class Hall:
         await asyncio.to_thread(self.worker.stop)
 
     @property
-    def is_ready(self) -> bool:
+    def is_healthy(self) -> bool:
         ticking = self._ticker is not None and not self._ticker.done()
-        return ticking and self.worker.is_alive and not self.is_draining and not self._is_stalled()
+        return ticking and self.worker.is_alive and not self._is_stalled()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_healthy and not self.is_draining
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -7,9 +7,10 @@ import dataclasses
 from collections.abc import Callable
 
 from server.audio import RAW, RawDecoder
+from server.channel import Channel
 from server.containers import OUTPUT_RATE, ContainerDecoder
 from server.orders import AbandonStream, FinishStream, FlushStream, Hear, Meter, OpenStream, Order, Report
-from server.worker import Channel, Worker
+from server.worker import Worker
 
 LONGEST_PATIENCE = 0.25  # seconds: how often to look at a decoder's pipe, which wakes nobody
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from model import Event, StreamOptions
 from server.messages import CloseReason, Encoding, Error
+
+MOST_ARRIVALS = 256  # of audio that a meter remembers: some seconds' worth, of a live stream
 
 
 @dataclass
@@ -14,6 +17,17 @@ class Meter:
 
     received: float = 0.0
     processed: float = 0.0
+    _arrivals: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MOST_ARRIVALS))
+
+    def arrive(self, seconds: float, now: float) -> None:
+        self.received += seconds
+        self._arrivals.append((self.received, now))
+
+    def arrival(self, position: float) -> float | None:
+        """When the audio up to that position had come in. Positions are asked for in order."""
+        while self._arrivals and self._arrivals[0][0] < position:
+            self._arrivals.popleft()
+        return self._arrivals[0][1] if self._arrivals else None
 
     @property
     def lag(self) -> float:

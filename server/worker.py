@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 import torch
 
 from model import Engine, Event, StreamOptions
-from server.audio import Samples
+from server.channel import Channel, Command, Posts
 from server.messages import Error
 from server.orders import AbandonStream, Failed, Finished, FinishStream, FlushDone, FlushStream, Meter, Report, Said
 
 logger = logging.getLogger(__name__)
 
 ENGINE_FAILED = Error("engine_failed", "the recogniser failed; this is the server's fault", fatal=True)
-
-Command = Samples | FlushStream | FinishStream | AbandonStream
 
 
 @dataclass(frozen=True)
@@ -36,52 +34,6 @@ class Step:
     audio: float  # seconds, of all streams together
 
 
-class Channel:
-    """A stream, from outside the worker's thread. Nothing here blocks; whoever feeds it waits for `room` first."""
-
-    def __init__(
-        self, worker: Worker, options: StreamOptions, report: Callable[[Report], None], meter: Meter, bound: float
-    ) -> None:
-        self.options = options
-        self.report = report
-        self.meter = meter
-        self.room = threading.Event()
-        self.room.set()
-        self.wake: Callable[[], None] | None = None  # called once, on the loop, when there is room again
-        self.is_over = False  # the worker has forgotten it
-        self._bound = bound
-        self._worker = worker
-
-    def hear(self, samples: Samples) -> None:
-        self.meter.received += len(samples) / self.options.sample_rate
-        if self.meter.lag > self._bound:
-            self.room.clear()
-        self._worker.put(self, samples)
-
-    def flush(self, name: str) -> None:
-        self._worker.put(self, FlushStream(name))
-
-    def finish(self) -> None:
-        self._worker.put(self, FinishStream())
-
-    def abandon(self) -> None:
-        self._worker.put(self, AbandonStream())
-
-    def fail(self, error: Error) -> None:
-        """For a decoder: the audio that comes is none."""
-        self.abandon()
-        self._worker.post([(self.report, Failed(error))])
-
-    def progressed(self, processed: float) -> Callable[[], None] | None:
-        """From the worker's thread. Returns whom to wake, if there is room now."""
-        self.meter.processed = max(self.meter.processed, min(processed, self.meter.received))
-        if self.meter.lag > self._bound:
-            return None
-        self.room.set()
-        wake, self.wake = self.wake, None
-        return wake
-
-
 @dataclass
 class _Stream:
     """A channel's other end, in the worker's thread."""
@@ -90,9 +42,7 @@ class _Stream:
     fed: float = 0.0  # seconds
     held: deque[Command] = field(default_factory=deque)  # what came while a flush was under way
     flushing: str | None = None
-
-
-Posts = list[tuple[Callable[[Report], None], Report]]
+    is_fresh: bool = False  # audio came since the last flush; without any, there is nothing to finalise
 
 
 class Worker:
@@ -108,7 +58,7 @@ class Worker:
         gather: float = 0.0,
     ) -> None:
         self._engine = engine
-        self.post = post
+        self._post = post
         self._wake = wake
         self._on_step = on_step
         self._gather = gather
@@ -120,6 +70,8 @@ class Worker:
         self._busy_since: float | None = None
         self._last_step = 0.0
         self._streams: dict[Channel, _Stream] = {}
+        self._posts: Posts = []  # reports of this round
+        self._wakes: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -151,10 +103,13 @@ class Worker:
     def put(self, channel: Channel, command: Command) -> None:
         with self._changed:
             if self._dead:
-                self.post([(channel.report, Failed(ENGINE_FAILED))])
+                self._post([(channel.report, Failed(ENGINE_FAILED))])
                 return
             self._inbox.append((channel, command))
             self._changed.notify()
+
+    def post(self, posts: Posts) -> None:
+        self._post(posts)
 
     # ------------------------------------------------------------ the worker's thread
     def _run(self) -> None:
@@ -163,6 +118,7 @@ class Worker:
             while self._wait_for_work():
                 self._take_inbox()
                 self._step()
+                self._send_reports()
         except BaseException:
             logger.exception("the engine's thread died")
         finally:
@@ -203,14 +159,36 @@ class Worker:
         while stream.held and stream.flushing is None:
             command = stream.held.popleft()
             if isinstance(command, FlushStream):
-                self._engine.flush(stream.name)
-                stream.flushing = command.id
+                self._flush(channel, stream, command.id)
             elif isinstance(command, FinishStream):
-                self._engine.finish(stream.name)
-                stream.held.clear()
+                self._finish(channel, stream)
             elif not isinstance(command, AbandonStream):
                 self._engine.accept(stream.name, command)
                 stream.fed += len(command) / channel.options.sample_rate
+                stream.is_fresh = True
+
+    def _flush(self, channel: Channel, stream: _Stream, name: str) -> None:
+        if stream.is_fresh:
+            self._engine.flush(stream.name)
+            stream.flushing, stream.is_fresh = name, False
+        else:
+            self._posts.append((channel.report, FlushDone(name)))
+
+    def _finish(self, channel: Channel, stream: _Stream) -> None:
+        stream.held.clear()
+        if stream.is_fresh:
+            self._engine.finish(stream.name)
+        else:
+            self._posts.append((channel.report, Finished()))
+            self._forget(channel)
+
+    def _send_reports(self) -> None:
+        posts, self._posts = self._posts, []
+        wakes, self._wakes = self._wakes, []
+        if posts:
+            self._post(posts)
+        if wakes:
+            self._wake(wakes)
 
     def _step(self) -> None:
         ready = self._ready()
@@ -224,35 +202,29 @@ class Worker:
             logger.exception("a step failed")
             said = self._step_one_by_one(ready)
         self._busy_since = None
-        posts: Posts = []
-        wakes: list[Callable[[], None]] = []
         after = 0.0
         for channel, stream in ready:
             if channel not in self._streams:  # it failed
                 continue
             events = said.get(stream.name)
             if events:
-                posts.append((channel.report, Said(tuple(events))))
-            after += self._after_step(channel, stream, posts, wakes)
+                self._posts.append((channel.report, Said(tuple(events))))
+            after += self._after_step(channel, stream)
         self._on_step(Step(time.monotonic() - self._last_step, len(ready), before - after))
-        if posts:
-            self.post(posts)
-        if wakes:
-            self._wake(wakes)
 
-    def _after_step(self, channel: Channel, stream: _Stream, posts: Posts, wakes: list[Callable[[], None]]) -> float:
+    def _after_step(self, channel: Channel, stream: _Stream) -> float:
         """Returns the seconds that the stream still has pending."""
         if stream.name not in self._engine:
             channel.progressed(channel.meter.received)
-            posts.append((channel.report, Finished()))
+            self._posts.append((channel.report, Finished()))
             self._forget(channel)
             return 0.0
         pending = self._engine.pending(stream.name)
         wake = channel.progressed(stream.fed - pending)
         if wake is not None:
-            wakes.append(wake)
+            self._wakes.append(wake)
         if stream.flushing is not None and not self._engine.is_ready(stream.name):
-            posts.append((channel.report, FlushDone(stream.flushing)))
+            self._posts.append((channel.report, FlushDone(stream.flushing)))
             stream.flushing = None
             try:
                 self._obey(channel, stream)
@@ -275,7 +247,7 @@ class Worker:
     def _fail(self, channel: Channel) -> None:
         logger.exception("a stream failed")
         self._forget(channel)
-        self.post([(channel.report, Failed(ENGINE_FAILED))])
+        self._posts.append((channel.report, Failed(ENGINE_FAILED)))
 
     def _forget(self, channel: Channel) -> None:
         stream = self._streams.pop(channel, None)
@@ -291,6 +263,7 @@ class Worker:
             waiting = list(self._streams) + [channel for channel, _ in self._inbox]
             self._inbox = []
         self._streams.clear()
+        self._send_reports()
         for channel in waiting:
             channel.room.set()
-        self.post([(channel.report, Failed(ENGINE_FAILED)) for channel in dict.fromkeys(waiting)])
+        self._post([(channel.report, Failed(ENGINE_FAILED)) for channel in dict.fromkeys(waiting)])
