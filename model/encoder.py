@@ -44,7 +44,7 @@ class ConvLayer(nn.Module):
     def __init__(self, channels: int, filters: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(channels, filters, kernel_size=3, stride=2, padding=(0, 1), bias=False)
-        self.norm = nn.BatchNorm2d(filters)
+        self.norm: nn.Module = nn.BatchNorm2d(filters)
 
     def forward(self, x: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
         y = self.norm(self.conv(torch.cat([state.last, x], dim=2)))
@@ -59,15 +59,62 @@ class LSTMLayer(nn.Module):
         self.skip = skip
         self.lstm = nn.LSTM(size, units, batch_first=True)
         self.projection = nn.Linear(units, projection, bias=False) if projection else None
-        self.norm = nn.BatchNorm1d(projection) if projection else None
+        self.norm: nn.Module | None = nn.BatchNorm1d(projection) if projection else None
 
     def forward(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        y, (hidden, cell) = self.lstm(x, (state.hidden[None], state.cell[None]))
+        if torch.is_grad_enabled():
+            y, (hidden, cell) = self.lstm(x, (state.hidden[None], state.cell[None]))
+            state = RecurrentState(hidden[0], cell[0])
+        else:
+            y, state = lstm_scan(self.lstm, x, state)
         y = y[:, self.skip - 1 :: self.skip]  # the last of each group: the only one that is known without waiting
         if self.projection is not None and self.norm is not None:
             y = self.projection(y)  # (B, T, projection)
             y = functional.relu(self.norm(y.flatten(0, 1)).view_as(y))
-        return y, RecurrentState(hidden[0], cell[0])
+        return y, state
+
+
+def lstm_scan(lstm: nn.LSTM, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    """What `lstm` does to (B, T, D), without a gradient.
+
+    For the few steps of a live stream, oneDNN's LSTM spends most of its time rearranging weights: this takes a third of that.
+    """
+    input_weight, hidden_weight, input_bias, hidden_bias = lstm.all_weights[0]
+    steps, units = x.shape[1], lstm.hidden_size
+    gates = functional.linear(x.transpose(0, 1), input_weight, input_bias + hidden_bias)  # (T, B, 4 * units)
+    hidden, cell, transposed = state.hidden, state.cell, hidden_weight.t()
+    outputs = []
+    for t in range(steps):
+        gate = torch.addmm(gates[t], hidden, transposed)
+        input_forget, candidate = gate[:, : 2 * units].sigmoid_(), gate[:, 2 * units : 3 * units].tanh_()
+        cell = torch.addcmul(input_forget[:, units:] * cell, input_forget[:, :units], candidate)
+        hidden = gate[:, 3 * units :].sigmoid_() * cell.tanh()
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1), RecurrentState(hidden, cell)
+
+
+def fold_batch_norm(encoder: Encoder) -> None:
+    """Moves the batch normalisation of a trained encoder into the weights before it. The outputs stay the same."""
+    with torch.no_grad():
+        for layer in encoder.modules():
+            if isinstance(layer, ConvLayer) and isinstance(layer.norm, nn.BatchNorm2d):
+                scale, shift = _affine(layer.norm)
+                layer.conv.weight.mul_(scale[:, None, None, None])
+                layer.conv.bias = nn.Parameter(shift, requires_grad=False)
+                layer.norm = nn.Identity()
+            elif isinstance(layer, LSTMLayer) and layer.projection is not None and isinstance(layer.norm, nn.BatchNorm1d):
+                scale, shift = _affine(layer.norm)
+                layer.projection.weight.mul_(scale[:, None])
+                layer.projection.bias = nn.Parameter(shift, requires_grad=False)
+                layer.norm = nn.Identity()
+
+
+def _affine(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """The scale and shift that `norm` amounts to, once trained."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    return scale, norm.bias - norm.running_mean * scale
 
 
 class Encoder(nn.Module):

@@ -82,7 +82,7 @@ class Engine:
         self._streams: dict[int, _Stream] = {}
         self._next = 0
         self._fresh = self._initial_state(1)
-        self._state = self._fresh
+        self._state = self._initial_state(1)  # of all streams, each in its row
         self._free = [0]
 
     def __contains__(self, stream: int) -> bool:
@@ -102,7 +102,7 @@ class Engine:
             self._free = list(range(2 * capacity - 1, capacity - 1, -1))
         row = self._free.pop()
         with torch.inference_mode():
-            self._state = self._state.with_rows(torch.tensor([row]), self._fresh)
+            self._state.put(torch.tensor([row]), self._fresh)
         name, self._next = self._next, self._next + 1
         self._streams[name] = _Stream(row, options or StreamOptions(), self._network, self._delay)
         return name
@@ -198,7 +198,7 @@ class Engine:
             again = torch.tensor(restart)
             encoder = encoder.with_rows(again, self._fresh.encoder.rows(torch.zeros_like(again)))
             hard = hard.with_rows(again, self._fresh.hard.rows(torch.zeros_like(again)))
-        self._state = self._state.with_rows(rows, RecognizerState(features, encoder, hard))
+        self._state.put(rows, RecognizerState(features, encoder, hard))
         return {name: said for name, said in zip(names, events, strict=True) if said or name not in self._streams}
 
     def _write(self, stream: _Stream, said: Said) -> list[Event]:

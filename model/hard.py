@@ -63,6 +63,7 @@ class HardDecoder:
         A stream that says the end symbol starts a new sequence with the next symbol.
         """
         streams, entries, _ = memory.shape
+        state = state.copy()
         keys = self.decoder.energy.keys(memory)  # (B, T, hidden)
         if self.width > 1:
             memory = torch.cat([state.recent, memory], dim=1)
@@ -85,8 +86,8 @@ class HardDecoder:
                 said += map(Said, rows.tolist(), [entry] * len(rows), part.symbol.tolist(), probability.tolist())
                 ended = (part.symbol == self.symbols.end).nonzero()[:, 0]
                 if len(ended):
-                    part = part.with_rows(ended, self.initial_state(len(ended)))
-                state = state.with_rows(rows, part)
+                    part.put(ended, self.initial_state(len(ended)))
+                state.put(rows, part)
         if self.width > 1:
             state = HardState(state.decoder, state.symbol, state.query, memory[:, 1 - self.width :], exists[:, 1 - self.width :])
         return said, state

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
 
+from model.encoder import fold_batch_norm
 from model.engine import Engine, Samples, StreamOptions
 from model.events import Event, Segment, Transcript
 from model.features import SAMPLE_RATE
@@ -20,7 +22,8 @@ class Recognizer:
 
     def __init__(self, network: Network, card: ModelCard | None = None) -> None:
         self.card = card or ModelCard()
-        self.network = network.eval().requires_grad_(False)
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        fold_batch_norm(self.network.encoder)
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Recognizer:

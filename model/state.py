@@ -34,6 +34,13 @@ class State:
         """This state with the streams `index` replaced by `part`."""
         return self.map(lambda tensor, new: tensor.index_copy(0, index, new), part)
 
+    def put(self, index: Tensor, part: Self) -> None:
+        """Replaces the streams `index` of a state that nobody else holds by `part`, in place."""
+        self.map(lambda tensor, new: tensor.index_copy_(0, index, new), part)
+
+    def copy(self) -> Self:
+        return self.map(torch.clone)
+
     def join(self, *others: Self) -> Self:
         """The streams of this state, followed by those of `others`."""
         return self.map(lambda *tensors: torch.cat(tensors), *others)

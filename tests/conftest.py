@@ -71,8 +71,8 @@ def recognizer(network: Network) -> Recognizer:
 def babble(seconds: float, seed: int = 0) -> npt.NDArray[np.float32]:
     """Noise with pauses whose colour and level change a few times a second: enough like speech to be said something about."""
     rng = np.random.default_rng(seed)
-    samples = []
-    while sum(map(len, samples)) < seconds * 16_000:
+    samples: list[npt.NDArray[np.float64]] = []
+    while sum(len(part) for part in samples) < seconds * 16_000:
         length = int(rng.integers(800, 6400))
         noise = rng.standard_normal(length)
         colour = np.convolve(noise, rng.standard_normal(8), mode="same")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from model.config import TIMIT, WSJ, EncoderConfig, ModelConfig
 from model.conv_lstm import ConvLSTM, _Recurrence, neighbours
-from model.encoder import Encoder
+from model.encoder import Encoder, RecurrentState, fold_batch_norm, lstm_scan
 from tests.conftest import SMALL
 from tests.model.chunks import chunk_sizes, split
 
@@ -115,3 +115,23 @@ def test_conv_lstm_gradients() -> None:
 
 def test_neighbours_are_zero_beyond_the_edges() -> None:
     assert neighbours(torch.tensor([[1.0], [2.0], [3.0]])).tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 0]]
+
+
+def test_folding_batch_normalisation_changes_nothing() -> None:
+    module, frames = encoder(), torch.randn(2, FRAMES, 20, 3)
+    expected, _ = module(frames, module.initial_state(2))
+    fold_batch_norm(module)
+    assert not any(isinstance(layer, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d) for layer in module.modules())
+    found, _ = module(frames, module.initial_state(2))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_the_scan_is_the_lstm() -> None:
+    lstm, x = torch.nn.LSTM(5, 4, batch_first=True), torch.randn(3, 7, 5)
+    hidden, cell = torch.randn(3, 4), torch.randn(3, 4)
+    expected, (last_hidden, last_cell) = lstm(x, (hidden[None], cell[None]))
+    with torch.no_grad():
+        found, last = lstm_scan(lstm, x, RecurrentState(hidden, cell))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(last.hidden, last_hidden[0])
+    torch.testing.assert_close(last.cell, last_cell[0])
