@@ -15,6 +15,7 @@ from server.worker import Worker
 
 TAKEN_OVER = 4001  # close code of a connection whose session was resumed by another
 DROPPED = 1008
+MOST_UNSENT = 10_000  # messages: far beyond any burst; that a client does not read shows earlier, in its socket
 
 
 class Attachment:
@@ -61,8 +62,7 @@ class Live:
         self.attachment: Attachment | None = None
         self.detached_at: float | None = None
         self._on_message = on_message
-        self._bound = settings.journal_messages
-        self._journal: deque[Numbered] = deque(maxlen=self._bound)
+        self._journal: deque[Numbered] = deque(maxlen=settings.journal_messages)
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Live:
         missed = self._missed(resume) if resume is not None else []
         if self.attachment is not None:
             self.attachment.end(TAKEN_OVER)
-        self.attachment, self.detached_at = Attachment(2 * self._bound), None
+        self.attachment, self.detached_at = Attachment(MOST_UNSENT), None
         if resume is not None:
             self.attachment.put(self.session.ready(resumed=True))
         for message in missed:

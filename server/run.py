@@ -38,7 +38,7 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, drain_seconds: float) -> None:
         super().__init__(config)
-        self._app = app
+        self.app = app
         self._drain_seconds = drain_seconds
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,7 +63,7 @@ class DrainingServer(uvicorn.Server):
 
     async def _drain_then_exit(self, seconds: float) -> None:
         try:
-            await self._app.state.hall.drain(seconds)
+            await self.app.state.hall.drain(seconds)
         except asyncio.CancelledError:
             raise
         except Exception:

@@ -41,7 +41,7 @@ class Settings:
     session_seconds: float = _setting(4 * 3600.0, "longest session")
     resume_seconds: float = _setting(30.0, "how long a session whose connection broke is kept")
     send_seconds: float = _setting(15.0, "a client that does not read for so long is dropped")
-    journal_messages: int = _setting(512, "messages per session kept for a resume, and unread ones that a client may have")
+    journal_messages: int = _setting(512, "messages per session that are kept for a resume")
     drain_seconds: float = _setting(20.0, "after SIGTERM, how long open sessions may go on before they are finished")
     stall_seconds: float = _setting(60.0, "a step of the recogniser that takes so long counts as its death")
     gather_seconds: float = _setting(0.02, "least time between two steps when several streams are open: fuller batches cost less")

@@ -15,6 +15,7 @@ from model import Recognizer
 from model.files import ModelCard
 from model.network import Network
 from server.audio import Samples
+from server.hall import Hall
 from server.run import DrainingServer, build_server
 from server.settings import Settings
 from tests.conftest import babble
@@ -45,6 +46,11 @@ class RunningServer:
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
     port: int
+
+    @property
+    def hall(self) -> Hall:
+        hall: Hall = self.server.app.state.hall
+        return hall
 
     @property
     def stream_url(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model import Emission, Segment, Word
+from model import Emission, Segment, StreamOptions, Word
 from server.messages import (
     Audio,
     ClientMessage,
@@ -181,8 +181,6 @@ def test_draining_is_announced_then_everything_is_said() -> None:
 
 
 def test_a_beam_that_the_engine_lacks_is_refused() -> None:
-    from server.session import StreamOptions
-
     outputs = session().feed(Start(beam=4))
     if "beam" in StreamOptions.__dataclass_fields__:
         assert isinstance(outputs[0], Ready)
