@@ -39,6 +39,8 @@ async def transcribe_file(hall: Hall, file: IO[bytes], start: Start) -> AsyncIte
 
 async def _take(attachment: Attachment, feeding: asyncio.Task[None], deadline: float) -> list[ServerMessage]:
     """What comes next, nothing at the end; or raises what stopped the feeding, or that time is up."""
+    if feeding.done():
+        feeding.result()
     taking = asyncio.create_task(attachment.take(), name="take")
     waiting: set[asyncio.Task[Any]] = {taking} if feeding.done() else {taking, feeding}
     try:
