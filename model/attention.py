@@ -22,12 +22,12 @@ SMALLEST = 1e-10  # the denominator of the parallel form is clipped to SMALLEST.
 class AdditiveEnergy(nn.Module):
     """g v/|v| . tanh(W s + V h + b) + r"""
 
-    def __init__(self, query_size: int, memory_size: int, hidden: int, initial_bias: float) -> None:
+    def __init__(self, query_size: int, memory_size: int, hidden: int, initial_scale: float, initial_bias: float) -> None:
         super().__init__()
         self.query_weight = nn.Linear(query_size, hidden, bias=False)
         self.memory_weight = nn.Linear(memory_size, hidden, bias=True)
         self.direction = nn.Parameter(torch.empty(hidden).uniform_(-1, 1))
-        self.scale = nn.Parameter(torch.tensor(1 / math.sqrt(hidden)))
+        self.scale = nn.Parameter(torch.tensor(initial_scale))
         self.bias = nn.Parameter(torch.tensor(initial_bias))
 
     def query(self, state: Tensor) -> Tensor:
@@ -49,10 +49,10 @@ class AdditiveEnergy(nn.Module):
 class BilinearEnergy(nn.Module):
     """g s . W h + r, the scaled energy of the paper's translation experiments."""
 
-    def __init__(self, query_size: int, memory_size: int, hidden: int, initial_bias: float) -> None:
+    def __init__(self, query_size: int, memory_size: int, hidden: int, initial_scale: float, initial_bias: float) -> None:
         super().__init__()
         self.memory_weight = nn.Linear(memory_size, query_size, bias=False)
-        self.scale = nn.Parameter(torch.tensor(1 / math.sqrt(hidden)))
+        self.scale = nn.Parameter(torch.tensor(initial_scale))
         self.bias = nn.Parameter(torch.tensor(initial_bias))
 
     def query(self, state: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ Energy = AdditiveEnergy | BilinearEnergy
 
 def make_energy(config: AttentionConfig, query_size: int, memory_size: int, initial_bias: float) -> Energy:
     kind = AdditiveEnergy if config.energy == "additive" else BilinearEnergy
-    return kind(query_size, memory_size, config.hidden, initial_bias)
+    return kind(query_size, memory_size, config.hidden, config.initial_scale or 1 / math.sqrt(config.hidden), initial_bias)
 
 
 def monotonic_attention(p: Tensor, previous: Tensor, mode: Literal["recursive", "parallel", "hard"]) -> Tensor:
@@ -102,6 +102,11 @@ def monotonic_attention(p: Tensor, previous: Tensor, mode: Literal["recursive", 
     reached = previous.cumsum(1)  # 1 from the previous entry on
     chosen = p * reached
     return chosen * ((chosen.cumsum(1) - chosen) == 0)
+
+
+def next_start(alpha: Tensor) -> Tensor:
+    """`alpha` (B, T) moved on by one entry: where the next scan begins if no entry may be chosen twice."""
+    return functional.pad(alpha, (1, -1))
 
 
 def first_alpha(entries: Tensor) -> Tensor:

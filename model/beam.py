@@ -90,7 +90,7 @@ class BeamDecoder:
         """Lets every hypothesis look at one entry, until none of them stops at it any more."""
         decoder = self._hard.decoder
         looking = torch.arange(len(self._hypotheses))
-        for _ in range(decoder.config.max_symbols_per_entry):
+        for _ in range(decoder.symbols_per_entry):
             looking = looking[[not self._hypotheses[row].ended for row in looking.tolist()]]
             if len(looking) == 0:
                 return

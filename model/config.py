@@ -49,10 +49,12 @@ class EncoderConfig:
 class AttentionConfig:
     energy: Literal["additive", "bilinear"] = "additive"
     hidden: int = 128
+    initial_scale: float = 0.0  # g of the energy; 0: the paper's 1/sqrt(hidden)
     initial_bias: float = -4.0  # r of the energy
     noise: float = 1.0  # standard deviation before the sigmoid, in training
     threshold: float = 0.5
     chunk: int = 1  # entries that the context covers, up to the chosen one; 1 is the paper's
+    strict: bool = False  # no entry is chosen twice: the scan goes on after the chosen entry, not at it as in the paper
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from model.attention import chunkwise_attention, first_alpha, make_energy, monotonic_attention
+from model.attention import chunkwise_attention, first_alpha, make_energy, monotonic_attention, next_start
 from model.config import AttentionConfig, DecoderConfig
 from model.encoder import initialize
 from model.state import State
@@ -42,6 +42,11 @@ class Decoder(nn.Module):
             initialize(part, "uniform", config.init_scale)
         nn.init.uniform_(self.embedding.weight, -config.embedding_scale, config.embedding_scale)
 
+    @property
+    def symbols_per_entry(self) -> int:
+        """How many symbols the hard process may say at one entry."""
+        return 1 if self.attention.strict else self.config.max_symbols_per_entry
+
     def initial_state(self, streams: int) -> DecoderState:
         weight = self.embedding.weight
         return DecoderState(weight.new_zeros(streams, self.config.lstm_units), weight.new_zeros(streams, self.config.lstm_units))
@@ -69,26 +74,29 @@ class Decoder(nn.Module):
         chunk_keys = self.chunk_energy.keys(memory) if self.chunk_energy is not None else None
         state, alpha = self.initial_state(len(memory)), first_alpha(memory)
         logits, alphas = [], []
-        for symbols in labels.unbind(1):
-            alpha = self.next_alpha(state.hidden, keys, mask, alpha, mode, noise)
+        for step, symbols in enumerate(labels.unbind(1)):
+            alpha = self.next_alpha(state.hidden, keys, mask, alpha, mode, noise, first=step == 0)
             weights = alpha
             if self.chunk_energy is not None and chunk_keys is not None and mode == "soft":
                 chunk_energies = self.chunk_energy(self.chunk_energy.query(state.hidden)[:, None], chunk_keys)
                 weights = chunkwise_attention(alpha, chunk_energies, self.attention.chunk)
             context = (weights[:, None] @ memory)[:, 0]
-            step, state = self.step(symbols, context, state)
-            logits.append(step)
+            step_logits, state = self.step(symbols, context, state)
+            logits.append(step_logits)
             alphas.append(alpha)
         return Taught(torch.stack(logits, dim=1), torch.stack(alphas, dim=1))
 
-    def next_alpha(self, hidden: Tensor, keys: Tensor, mask: Tensor, alpha: Tensor, mode: str, noise: float = 0.0) -> Tensor:
+    def next_alpha(
+        self, hidden: Tensor, keys: Tensor, mask: Tensor, alpha: Tensor, mode: str, noise: float = 0.0, *, first: bool
+    ) -> Tensor:
         """The attention (B, T) of the step after `alpha`, for the decoder's hidden state (B, units)."""
         energies: Tensor = self.energy(self.energy.query(hidden)[:, None], keys)  # (B, T)
         if mode == "softmax":
             return energies.masked_fill(~mask, -torch.inf).softmax(-1)
         if noise:
             energies = energies + noise * torch.randn_like(energies)
-        return monotonic_attention(energies.sigmoid() * mask, alpha, "parallel")
+        start = next_start(alpha) if self.attention.strict and not first else alpha
+        return monotonic_attention(energies.sigmoid() * mask, start, "parallel")
 
     def forced(self, memory: Tensor, labels: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Says given labels with hard attention to given entries: the whole sequence in one call of the LSTM.

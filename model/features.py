@@ -53,7 +53,7 @@ class FeatureState(State):
 
 
 class Features(nn.Module):
-    """Samples (B, hops * HOP) to frames (B, hops, bins, DEPTH), LOOKAHEAD frames late, and which of them (B, hops) are loud."""
+    """Samples (B, hops * HOP) to frames (B, hops, bins, DEPTH), LOOKAHEAD frames late, and which hops (B, hops) are loud."""
 
     window: Tensor
     filterbank: Tensor
@@ -99,9 +99,9 @@ class Features(nn.Module):
 
     def normalized(self, mels: Tensor, state: FeatureState) -> tuple[Tensor, Tensor, FeatureState]:
         """Log-mel frames (B, hops, bins) to normalised frames (B, hops, bins, DEPTH), LOOKAHEAD frames late, and loud (B, hops)."""
+        means, loud, (mean, count, quiet) = running_mean(mels, state.mean, state.count, state.quiet)
         mels = torch.cat([state.mels, mels], dim=1)
         stack = mels.unfold(1, CONTEXT + 1, 1) @ self.deltas  # (B, hops, bins, DEPTH)
-        means, loud, (mean, count, quiet) = running_mean(stack[..., 0], state.mean, state.count, state.quiet)
         stack[..., 0] -= means
         frames = stack / self.prior_deviation
         return frames, loud, FeatureState(state.samples, mels[:, -CONTEXT:], mean, count, quiet)

@@ -71,7 +71,7 @@ class HardDecoder:
         said: list[Said] = []
         for entry in range(entries):
             rows = allowed[:, entry].nonzero()[:, 0]
-            for _ in range(self.decoder.config.max_symbols_per_entry):
+            for _ in range(self.decoder.symbols_per_entry):
                 if len(rows) == 0:
                     break
                 energies = self.decoder.energy(state.query[rows], keys[rows, entry])

@@ -57,8 +57,8 @@ def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["soft"
     symbols = torch.full((len(memory),), network.symbols.start)
     ended = torch.zeros(len(memory), dtype=torch.bool)
     steps = []
-    for _ in range(memory.shape[1] * decoder.config.max_symbols_per_entry):
-        alpha = decoder.next_alpha(state.hidden, keys, mask, alpha, mode)
+    for step in range(memory.shape[1] * decoder.symbols_per_entry):
+        alpha = decoder.next_alpha(state.hidden, keys, mask, alpha, mode, first=step == 0)
         weights = alpha
         if decoder.chunk_energy is not None and mode == "soft":
             chunk_energies = decoder.chunk_energy(

@@ -104,7 +104,8 @@ def waiting_loss(network: Network, memory: Tensor, before: Tensor, positions: Te
     Only the T + U decisions that the process meets are evaluated: from the previous position to this one.
     """
     entries = torch.arange(memory.shape[1])
-    previous = functional.pad(positions, (1, -1))
+    after = int(network.config.attention.strict)  # where the scan goes on
+    previous = functional.pad(positions[:, :-1] + after, (1, 0))
     met = (entries >= previous[..., None]) & (entries <= positions[..., None]) & exists[..., None]  # (B, U, T)
     row, step, entry = met.nonzero(as_tuple=True)
     energy = network.decoder.energy

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
-from model.attention import AdditiveEnergy, BilinearEnergy, chunkwise_attention, first_alpha, monotonic_attention
+from model.attention import AdditiveEnergy, BilinearEnergy, chunkwise_attention, first_alpha, make_energy, monotonic_attention
+from model.config import AttentionConfig
 
 probabilities = (
     st.integers(2, 30)
@@ -86,7 +87,8 @@ def test_gradients_stay_finite(energy: float) -> None:
 
 
 def test_additive_energy_by_hand() -> None:
-    energy = AdditiveEnergy(2, 3, 4, initial_bias=-4.0)
+    energy = make_energy(AttentionConfig(hidden=4), 2, 3, -4.0)
+    assert isinstance(energy, AdditiveEnergy)
     assert energy.scale.item() == pytest.approx(0.5)
     assert energy.bias.item() == -4.0
     state, memory = torch.randn(1, 2), torch.randn(5, 3)
@@ -97,7 +99,8 @@ def test_additive_energy_by_hand() -> None:
 
 
 def test_bilinear_energy_by_hand() -> None:
-    energy = BilinearEnergy(2, 3, 16, initial_bias=-1.0)
+    energy = make_energy(AttentionConfig(energy="bilinear", hidden=16), 2, 3, -1.0)
+    assert isinstance(energy, BilinearEnergy)
     state, memory = torch.randn(1, 2), torch.randn(5, 3)
     found = energy(energy.query(state), energy.keys(memory))
     torch.testing.assert_close(found, 0.25 * (memory @ energy.memory_weight.weight.T @ state[0]) - 1.0)

@@ -99,7 +99,7 @@ def test_pauses_do_not_count() -> None:
     _, _, state = module(speech, module.initial_state(1))
     _, loud, after = module(torch.zeros(1, 10 * SAMPLE_RATE), state)
     assert not loud[:, 20:].any()
-    assert after.quiet.item() == pytest.approx(1000, abs=20)
+    assert after.quiet.item() == pytest.approx(1000, abs=40)
     torch.testing.assert_close(after.mean, state.mean, rtol=0, atol=0.05)
 
 
