@@ -113,7 +113,9 @@ def plot(speedup: dict[tuple[int, int], float], diagonal: list[tuple[float, floa
         left.text(column, row, f"{value:.3g}", ha="center", va="center", color="white" if dark else "black", fontsize=8)
     figure.colorbar(image, label="log10 of the ratio")
     for name, times in zip(("softmax", "hard monotonic"), zip(*diagonal, strict=True), strict=True):
-        right.loglog(LENGTHS, np.array(times) / times[0], marker="o", label=f"{name}: grows with length^{growth(LENGTHS, list(times)):.2f}")
+        right.loglog(
+            LENGTHS, np.array(times) / times[0], marker="o", label=f"{name}: grows with length^{growth(LENGTHS, list(times)):.2f}"
+        )
     right.set(xlabel="T = U", ylabel="time, as a multiple of that for 10", title="growth with length")
     right.legend()
     right.grid(alpha=0.3)
