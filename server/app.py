@@ -22,6 +22,7 @@ from server.logs import SessionLog
 from server.messages import Error, ProtocolError, ServerMessage
 from server.metrics import Metrics
 from server.pump import POLICY, Dialect, Native, refuse, serve_websocket
+from server.relay import Relay
 from server.rest import error_response, refuse_full, refuse_protocol_error, router
 from server.settings import Settings
 
@@ -29,7 +30,7 @@ PAGE = Path(__file__).parent / "page"
 GUARDED = "/v1/"  # what needs a key, where there are keys
 
 
-def create_app(settings: Settings, recognizer: Recognizer) -> FastAPI:
+def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None = None) -> FastAPI:
     metrics = Metrics()
     access = Access(settings)
     log = SessionLog(with_text=settings.log_text)
@@ -40,7 +41,7 @@ def create_app(settings: Settings, recognizer: Recognizer) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        hall = Hall(settings, recognizer, on_message=said, on_step=metrics.stepped)
+        hall = Hall(settings, recognizer, on_message=said, on_step=metrics.stepped, relay=relay)
         metrics.count_sessions(lambda: len(hall))
         app.state.hall = hall
         hall.start()

@@ -14,6 +14,7 @@ from server.channel import Posts
 from server.live import Attachment, Live
 from server.messages import Closed, Error, ProtocolError, Resume, ServerMessage
 from server.orders import AbandonStream, Draining, End, Failed, Tick
+from server.relay import Relay, unknown_session
 from server.settings import Settings
 from server.worker import ENGINE_FAILED, Step, Worker
 
@@ -41,10 +42,13 @@ class Hall:
         *,
         on_message: Callable[[Live, ServerMessage], None] = lambda live, message: None,
         on_step: Callable[[Step], None] = lambda step: None,
+        relay: Relay | None = None,
     ) -> None:
         self.settings = settings
         self.model = recognizer.card.name
         self.is_draining = False
+        self.relay = relay
+        self.relayed = 0  # connections to sessions of other processes, passed on here
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[str, Live] = {}
@@ -85,7 +89,8 @@ class Hall:
             raise FullError("the recogniser is not running")
         if len(self._sessions) >= self.settings.max_sessions and not self._evict():
             raise FullError(f"{self.settings.max_sessions} sessions are open")
-        live = Live(secrets.token_urlsafe(16), self.worker, self.settings, self.model, self._heard)
+        name = (self.relay.prefix if self.relay is not None else "") + secrets.token_urlsafe(16)
+        live = Live(name, self.worker, self.settings, self.model, self._heard)
         self._sessions[live.name] = live
         return live
 
@@ -94,8 +99,7 @@ class Hall:
         if live is None and resume.session in self._kept:
             live = self._kept[resume.session][1]
         if live is None or live.session.phase == "new":
-            message = f"session={resume.session}: nothing to resume; it is over, or broke off too long ago"
-            raise ProtocolError(Error("unknown_session", message, "session", resume.session, fatal=True))
+            raise ProtocolError(unknown_session(resume))
         return live, live.attach(resume)
 
     def leave(self, live: Live, attachment: Attachment) -> None:
@@ -123,7 +127,7 @@ class Hall:
 
     async def _is_empty(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while any(live.attachment is not None or not live.is_over for live in [*self._sessions.values(), *self._all_kept()]):
+        while self.relayed or any(live.attachment or not live.is_over for live in [*self._sessions.values(), *self._all_kept()]):
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(TICK / 2)

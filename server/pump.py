@@ -58,6 +58,14 @@ class Native:
         return [to_json(message)]
 
 
+class ElsewhereError(Exception):
+    """The client wants to go on with a session that another process keeps."""
+
+    def __init__(self, resume: Resume) -> None:
+        super().__init__(resume.session)
+        self.resume = resume
+
+
 class Connection:
     """Carries one session at a time; a resume as the first message swaps the fresh one for the old."""
 
@@ -82,11 +90,13 @@ class Connection:
                 task.cancel()
             results = await asyncio.gather(reader, writer, return_exceptions=True)
             for result in results:
-                if isinstance(result, Exception) and not isinstance(result, WebSocketDisconnect | TimeoutError):
+                if isinstance(result, Exception) and not isinstance(result, WebSocketDisconnect | TimeoutError | ElsewhereError):
                     logger.error("a connection failed", exc_info=result, extra={"session": self._live.name})
             if results[0] == ORDERLY:  # it said goodbye without a stop: its audio is worth the same
                 self._live.feed(End("stopped"))
             self._hall.leave(self._live, self._attachment)
+        if isinstance(results[0], ElsewhereError):
+            await pass_on(self._websocket, self._hall, results[0].resume)
 
     async def _read(self) -> int:
         """Returns the code with which the client closed."""
@@ -108,6 +118,8 @@ class Connection:
         if isinstance(item, Audio):
             await self._live.line.room()  # meanwhile nothing is read, and the client's socket fills up
         if isinstance(item, Resume) and self._live.session.phase == "new":
+            if self._hall.relay is not None and self._hall.relay.owner(item.session) is not None:
+                raise ElsewhereError(item)
             live, attachment = self._hall.resume(item)
             fresh, fresh_attachment = self._live, self._attachment
             self._live, self._attachment = live, attachment
@@ -153,6 +165,10 @@ async def serve_websocket(websocket: WebSocket, hall: Hall, dialect: Dialect, qu
         first = dialect.opening(query)
     except ProtocolError as problem:
         first = Invalid(problem.error)
+    if isinstance(first, Resume) and hall.relay is not None and hall.relay.owner(first.session) is not None:
+        await websocket.accept()
+        await pass_on(websocket, hall, first)
+        return
     try:
         if isinstance(first, Resume):
             live, attachment = hall.resume(first)
@@ -172,6 +188,19 @@ async def serve_websocket(websocket: WebSocket, hall: Hall, dialect: Dialect, qu
         hall.leave(live, attachment)
         raise
     await Connection(websocket, hall, dialect, live, attachment).run(first)
+
+
+async def pass_on(websocket: WebSocket, hall: Hall, resume: Resume) -> None:
+    assert hall.relay is not None
+    owner = hall.relay.owner(resume.session)
+    if owner is None:  # it went in this very moment
+        await websocket.close(POLICY)
+        return
+    hall.relayed += 1
+    try:
+        await hall.relay.pass_on(websocket, owner, resume)
+    finally:
+        hall.relayed -= 1
 
 
 async def refuse(websocket: WebSocket, dialect: Dialect, error: Error, *, status: int, code: int) -> None:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import socket
 import sys
 from types import FrameType
 from typing import Any
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from model import ModelFileError, Recognizer
 from server.app import create_app
+from server.logs import set_up_logs
+from server.relay import Relay
 from server.settings import Settings
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("monoscribe")
+
+BACKLOG = 1024
 
 
 class AbortableProtocol(WebSocketsSansIOProtocol):
@@ -42,23 +49,26 @@ class DrainingServer(uvicorn.Server):
         self._drain_seconds = drain_seconds
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._told_early = False  # a signal came before there was a loop
 
     async def startup(self, sockets: Any = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        if self._told_early:
+            self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._loop is not None:
+        if self._loop is None or not self.started:
+            self._told_early = True
+        else:
             self._loop.call_soon_threadsafe(self.begin_drain)
 
     def begin_drain(self) -> None:
         """Once: a while for those who are speaking. Again: what was heard is still said, but nothing more is heard."""
-        if not self.started:
-            self.should_exit = True
-            return
         seconds = self._drain_seconds if self._drain is None else 0.0
         if self._drain is not None:
             self._drain.cancel()
+        logger.info("draining", extra={"sessions": len(self.app.state.hall), "seconds": seconds})
         self._drain = asyncio.create_task(self._drain_then_exit(seconds), name="drain")
 
     async def _drain_then_exit(self, seconds: float) -> None:
@@ -71,8 +81,8 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
 
-def build_server(settings: Settings, recognizer: Recognizer) -> DrainingServer:
-    app = create_app(settings, recognizer)
+def build_server(settings: Settings, recognizer: Recognizer, relay: Relay | None = None) -> DrainingServer:
+    app = create_app(settings, recognizer, relay)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -81,7 +91,7 @@ def build_server(settings: Settings, recognizer: Recognizer) -> DrainingServer:
         ws_max_size=settings.max_message_bytes,
         ws_ping_interval=None,  # a pong would wait behind the audio of a client that we slow down; idle_seconds finds the dead
         ws_per_message_deflate=False,  # audio does not shrink, and each connection would pay for it
-        access_log=False,
+        access_log=False,  # a query may hold a key
         log_config=None,
         log_level="warning",
         lifespan="on",
@@ -93,10 +103,58 @@ def build_server(settings: Settings, recognizer: Recognizer) -> DrainingServer:
 
 
 def serve(settings: Settings) -> int:
+    """Until a signal ends it. Returns the exit code."""
+    set_up_logs(settings)
+    try:
+        listener = listen(settings)
+    except OSError as error:
+        print(f"monoscribe serve: host={settings.host}, port={settings.port}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    if settings.workers == 1:
+        return run_process(settings, listener)
+    from server.workers import Supervisor
+
+    return Supervisor(settings, listener).run()
+
+
+def listen(settings: Settings) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(address)
+    listener.listen(BACKLOG)
+    listener.set_inheritable(True)
+    return listener
+
+
+def run_process(settings: Settings, listener: socket.socket, relay: Relay | None = None) -> int:
+    torch.set_num_threads(1)  # one thread steps the model; the other cores are for other processes
     try:
         recognizer = Recognizer.load(settings.model or None)
     except ModelFileError as error:
         print(f"monoscribe serve: {error}", file=sys.stderr)
         return 1
-    build_server(settings, recognizer).run()
+    server = build_server(settings, recognizer, relay)
+    if relay is None:
+        greet(settings, listener)
+        server.run(sockets=[listener])
+    else:
+        server.run(sockets=[listener, relay.listen()])
     return 0
+
+
+def greet(settings: Settings, listener: socket.socket) -> None:
+    """What to do next, and what to be careful about."""
+    port = listener.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme, stream = ("https", "wss") if settings.tls_certificate else ("http", "ws")
+    if not settings.is_local and not settings.keys:
+        logger.warning("anyone who can reach this address can use it: set api_keys", extra={"host": settings.host})
+    print(f"Monoscribe: {scheme}://{host}:{port}/  (live streams: {stream}://{host}:{port}/v1/stream)", flush=True)
+    print(f"  microphone: monoscribe mic --server {stream}://{host}:{port}", flush=True)
+    print(f"  file:       monoscribe file --server {stream}://{host}:{port} PATH", flush=True)
+
+
+def ignore_interrupts() -> None:
+    """For a process whose parent is told of Ctrl-C, too, and passes it on in its own time."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
