@@ -7,12 +7,12 @@ branch looks at the same entry again; where it does not, it waits for the next. 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from model.hard import HardDecoder, HardState, Said
+from model.hard import HardDecoder, Said, WindowState
 from model.network import Network
 
 
@@ -57,24 +57,17 @@ class BeamDecoder:
 
     def __call__(self, memory: Tensor, allowed: Tensor) -> list[Said]:
         """Scans new entries (T, D), of which a symbol may be said only at `allowed` (T,); returns what is now certain."""
-        width = self._hard.width
-        recent = torch.cat([self._state.recent[0], memory])  # all hypotheses share the entries
-        exists = torch.cat([self._state.exists[0], torch.ones(len(memory), dtype=torch.bool)])
         keys = self._hard.decoder.energy.keys(memory)
+        windows = [window.rows(torch.tensor([0])).extended(memory[None]) for window in self._state.window]  # all share the entries
         final: list[Said] = []
         for entry in range(len(memory)):
             if allowed[entry]:
-                self._scan(recent[entry : entry + width], exists[entry : entry + width], keys[entry])
+                span = slice(entry, entry + self._hard.width)
+                self._scan(memory[entry], keys[entry], [WindowState(w.recent[:, span], w.exists[:, span]) for w in windows])
                 final += [Said(0, entry, *symbol) for symbol in self._commit(self._common())]
-        if width > 1:
-            rows = len(self._hypotheses)
-            self._state = HardState(
-                self._state.decoder,
-                self._state.symbol,
-                self._state.query,
-                recent[1 - width :].expand(rows, -1, -1),
-                exists[1 - width :].expand(rows, -1),
-            )
+        same = torch.zeros(len(self._hypotheses), dtype=torch.long)
+        last = tuple(window.last(self._hard.width - 1).rows(same) for window in windows)
+        self._state = replace(self._state, window=last)
         return final
 
     def finish(self) -> list[Symbol]:
@@ -86,7 +79,7 @@ class BeamDecoder:
     def _best(self) -> Hypothesis:
         return max(self._hypotheses, key=lambda hypothesis: hypothesis.score)
 
-    def _scan(self, window: Tensor, exists: Tensor, key: Tensor) -> None:
+    def _scan(self, entry: Tensor, key: Tensor, windows: list[WindowState]) -> None:
         """Lets every hypothesis look at one entry, until none of them stops at it any more."""
         decoder = self._hard.decoder
         looking = torch.arange(len(self._hypotheses))
@@ -98,14 +91,15 @@ class BeamDecoder:
             stopping = looking[energies > self._hard.least_energy]
             if len(stopping) == 0:
                 return
-            looking = self._branch(stopping, window, exists)
+            looking = self._branch(stopping, entry, windows)
 
-    def _branch(self, stopping: Tensor, window: Tensor, exists: Tensor) -> Tensor:
+    def _branch(self, stopping: Tensor, entry: Tensor, windows: list[WindowState]) -> Tensor:
         """Replaces the hypotheses `stopping` by their branches, prunes, and returns the rows of the branches."""
         decoder = self._hard.decoder
         part = self._state.rows(stopping)
-        rows = len(stopping)
-        context = decoder.chunk_context(part.decoder.hidden, window.expand(rows, -1, -1), exists.expand(rows, -1))
+        context = entry.expand(len(stopping), -1)
+        for window in windows:
+            context = decoder.chunk_context(part.decoder.hidden, window.recent, window.exists)
         logits, after = decoder.step(part.symbol, context, part.decoder)
         scores, symbols = logits.log_softmax(-1).topk(min(self._config.width, logits.shape[1]), dim=-1)
 
@@ -130,7 +124,7 @@ class BeamDecoder:
             chosen = torch.tensor([row for _, row, _ in branches])
             said_symbols = torch.tensor([symbol for _, _, symbol in branches])
             query = decoder.energy.query(after.hidden[chosen])
-            branched = HardState(after.rows(chosen), said_symbols, query, part.recent[chosen], part.exists[chosen])
+            branched = replace(part.rows(chosen), decoder=after.rows(chosen), symbol=said_symbols, query=query)
             state = state.join(branched)
         self._state = state
         return torch.arange(len(waiting), len(kept))

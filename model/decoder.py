@@ -59,8 +59,7 @@ class Decoder(nn.Module):
 
     def chunk_context(self, hidden: Tensor, entries: Tensor, valid: Tensor) -> Tensor:
         """Context (B, D) of hard chunkwise attention over the last entries (B, width, D), of which `valid` (B, width) exist."""
-        if self.chunk_energy is None:
-            return entries[:, -1]
+        assert self.chunk_energy is not None
         energies: Tensor = self.chunk_energy(self.chunk_energy.query(hidden)[:, None], self.chunk_energy.keys(entries))
         weights = energies.masked_fill(~valid, -torch.inf).softmax(-1)
         return (weights[:, None] @ entries)[:, 0]

@@ -166,7 +166,7 @@ class Engine:
         """Advances the streams `names` by `entries` entries of the memory."""
         streams = [self._streams[name] for name in names]
         rows = torch.tensor([stream.row for stream in streams])
-        samples = torch.from_numpy(np.stack([stream.take(entries * self._block) for stream in streams]))
+        samples = clean(torch.from_numpy(np.stack([stream.take(entries * self._block) for stream in streams])))
         state = self._state.rows(rows)
         frames, loud_frames, features = self._network.features(samples, state.features)
         memory, encoder = self._network.encoder(frames, state.encoder)
@@ -231,9 +231,9 @@ class Engine:
         stream.origin, stream.entries = stream.received, 0
 
     def _queue(self, stream: _Stream, samples: Samples, *, last: bool) -> None:
-        samples = clean(torch.from_numpy(np.array(samples, dtype=np.float32).reshape(-1))).numpy()
-        if stream.resampler is not None:
-            samples = stream.resampler.resample_chunk(samples, last=last)
+        samples = np.asarray(samples, dtype=np.float32).reshape(-1)
+        if stream.resampler is not None:  # a filter would spread one number that is none over its neighbours
+            samples = stream.resampler.resample_chunk(clean(torch.tensor(samples)).numpy(), last=last)
         stream.received += len(samples)
         stream.queue(samples)
 

@@ -7,7 +7,7 @@ of the next symbol; the scan then goes on from that same entry. Nothing before i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -28,12 +28,27 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True)
+class WindowState(State):
+    recent: Tensor  # (B, chunk - 1, D) the last entries
+    exists: Tensor  # (B, chunk - 1) which of those there are
+
+    def extended(self, memory: Tensor) -> WindowState:
+        """With the new entries (B, T, D) behind the last ones."""
+        return WindowState(
+            torch.cat([self.recent, memory], dim=1),
+            torch.cat([self.exists, torch.ones(memory.shape[:2], dtype=torch.bool)], dim=1),
+        )
+
+    def last(self, entries: int) -> WindowState:
+        return WindowState(self.recent[:, -entries:], self.exists[:, -entries:])
+
+
+@dataclass(frozen=True)
 class HardState(State):
     decoder: DecoderState
     symbol: Tensor  # (B,) the last symbol said
     query: Tensor  # (B, hidden) of the energy: changes only when a symbol is said
-    recent: Tensor  # (B, chunk - 1, D) the last entries
-    exists: Tensor  # (B, chunk - 1) which of those there are
+    window: tuple[WindowState, ...]  # one where the context covers several entries, none otherwise
 
 
 class HardDecoder:
@@ -49,12 +64,13 @@ class HardDecoder:
     def initial_state(self, streams: int) -> HardState:
         state = self.decoder.initial_state(streams)
         memory_size = self.decoder.lstm.input_size - self.decoder.config.embedding
+        recent = state.hidden.new_zeros(streams, self.width - 1, memory_size)
+        exists = torch.zeros(streams, self.width - 1, dtype=torch.bool)
         return HardState(
             decoder=state,
             symbol=torch.full((streams,), self.symbols.start),
             query=self.decoder.energy.query(state.hidden),
-            recent=state.hidden.new_zeros(streams, self.width - 1, memory_size),
-            exists=torch.zeros(streams, self.width - 1, dtype=torch.bool),
+            window=(WindowState(recent, exists),) if self.width > 1 else (),
         )
 
     def __call__(self, memory: Tensor, allowed: Tensor, state: HardState) -> tuple[list[Said], HardState]:
@@ -62,14 +78,11 @@ class HardDecoder:
 
         A stream that says the end symbol starts a new sequence with the next symbol.
         """
-        streams, entries, _ = memory.shape
         state = state.copy()
         keys = self.decoder.energy.keys(memory)  # (B, T, hidden)
-        if self.width > 1:
-            memory = torch.cat([state.recent, memory], dim=1)
-            exists = torch.cat([state.exists, torch.ones(streams, entries, dtype=torch.bool)], dim=1)
+        windows = [window.extended(memory) for window in state.window]
         said: list[Said] = []
-        for entry in range(entries):
+        for entry in range(memory.shape[1]):
             rows = allowed[:, entry].nonzero()[:, 0]
             for _ in range(self.decoder.symbols_per_entry):
                 if len(rows) == 0:
@@ -80,20 +93,20 @@ class HardDecoder:
                 if len(rows) == 0:
                     break
                 part = state.rows(rows)
-                window = memory[rows, entry : entry + self.width]
-                valid = exists[rows, entry : entry + self.width] if self.width > 1 else window[..., 0]
-                part, probability = self.say(part, self.decoder.chunk_context(part.decoder.hidden, window, valid))
+                context = memory[rows, entry]
+                for window in windows:
+                    span = slice(entry, entry + self.width)
+                    context = self.decoder.chunk_context(part.decoder.hidden, window.recent[rows, span], window.exists[rows, span])
+                part, probability = self.say(part, context)
                 said += map(Said, rows.tolist(), [entry] * len(rows), part.symbol.tolist(), probability.tolist())
                 ended = (part.symbol == self.symbols.end).nonzero()[:, 0]
                 if len(ended):
                     part.put(ended, self.initial_state(len(ended)))
                 state.put(rows, part)
-        if self.width > 1:
-            state = HardState(state.decoder, state.symbol, state.query, memory[:, 1 - self.width :], exists[:, 1 - self.width :])
-        return said, state
+        return said, replace(state, window=tuple(window.last(self.width - 1) for window in windows))
 
     def say(self, state: HardState, context: Tensor) -> tuple[HardState, Tensor]:
         """The state after the most probable symbol for `context` (B, D), and that symbol's probability (B,)."""
         logits, decoder = self.decoder.step(state.symbol, context, state.decoder)
         probability, symbol = logits.softmax(-1).max(-1)
-        return HardState(decoder, symbol, self.decoder.energy.query(decoder.hidden), state.recent, state.exists), probability
+        return HardState(decoder, symbol, self.decoder.energy.query(decoder.hidden), state.window), probability

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from model.beam import BeamConfig, BeamDecoder, beam_decode
-from model.hard import HardDecoder, Said
+from model.hard import HardDecoder
 from model.network import Network
 from model.offline import DECODERS, hard, soft, until_end
 from tests.conftest import SMALL, random_network
@@ -29,10 +29,6 @@ def everywhere(rows: int = 3, entries: int = ENTRIES) -> Tensor:
 @pytest.fixture(scope="module", params=[1, 3], ids=["width 1", "width 3"])
 def any_network(request: pytest.FixtureRequest) -> Network:
     return random_network(replace(SMALL, attention=replace(SMALL.attention, chunk=request.param)))
-
-
-def by_entry(said: list[Said]) -> list[tuple[int, int, int]]:
-    return sorted(((each.row, each.entry, index, each.symbol) for index, each in enumerate(said)), key=lambda x: x[:3])  # type: ignore
 
 
 @given(sizes=chunk_sizes(ENTRIES), seed=st.integers(0, 5))
@@ -131,9 +127,9 @@ def score(network: Network, symbols: list[int], entries: Tensor) -> float:
 def test_beam_scores_are_those_of_the_process(network: Network) -> None:
     search = BeamDecoder(network, BeamConfig(width=4, threshold=100.0))
     entries = memory(seed=3)[0, :8]
-    search._scan(entries[:1], torch.ones(1, dtype=torch.bool), network.decoder.energy.keys(entries[0]))
-    for entry in range(1, 8):
-        search._scan(entries[entry : entry + 1], torch.ones(1, dtype=torch.bool), network.decoder.energy.keys(entries[entry]))
+    keys = network.decoder.energy.keys(entries)
+    for entry in range(8):
+        search._scan(entries[entry], keys[entry], [])
     assert len(search._hypotheses) == 4
     for hypothesis in search._hypotheses:
         if not hypothesis.ended:
