@@ -13,6 +13,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="monoscribe", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_serve(commands)
+    _add_file(commands)
+    _add_mic(commands)
     chosen = parser.parse_args(arguments)
     try:
         return int(chosen.run(chosen))
@@ -29,6 +31,34 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("serve", help="serve live streams over WebSockets, and files over HTTP")
     add_flags(parser)
     parser.set_defaults(run=_serve, extra="serve")
+
+
+def _add_file(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from client.flags import add_file_flags
+
+    parser = commands.add_parser("file", help="transcribe recordings")
+    add_file_flags(parser)
+    parser.set_defaults(run=_file, extra="serve")  # --local alone needs more than the client has
+
+
+def _file(chosen: argparse.Namespace) -> int:
+    from client.file_command import run
+
+    return run(chosen)
+
+
+def _add_mic(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from client.flags import add_mic_flags
+
+    parser = commands.add_parser("mic", help="transcribe the microphone, live")
+    add_mic_flags(parser)
+    parser.set_defaults(run=_mic, extra="serve")
+
+
+def _mic(chosen: argparse.Namespace) -> int:
+    from client.mic_command import run
+
+    return run(chosen)
 
 
 def _serve(chosen: argparse.Namespace) -> int:

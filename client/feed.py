@@ -13,9 +13,9 @@ from client.session import Session
 
 
 @asynccontextmanager
-async def feeding(session: Session, chunks: Iterator[Samples], *, realtime: bool = False) -> AsyncIterator[None]:
+async def feeding(session: Session, chunks: Iterator[Samples]) -> AsyncIterator[None]:
     """Sends and stops, beside what happens inside. Audio that cannot be read fails the session: whoever iterates hears of it."""
-    sender = asyncio.create_task(_feed(session, chunks, realtime), name="feeding")
+    sender = asyncio.create_task(_feed(session, chunks), name="feeding")
     try:
         yield
         await sender
@@ -24,15 +24,10 @@ async def feeding(session: Session, chunks: Iterator[Samples], *, realtime: bool
         await asyncio.gather(sender, return_exceptions=True)
 
 
-async def _feed(session: Session, chunks: Iterator[Samples], realtime: bool) -> None:
-    begun, sent = time.monotonic(), 0.0
+async def _feed(session: Session, chunks: Iterator[Samples]) -> None:
     try:
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:  # reading may wait; the session must not
-            for piece in _pieces(chunk, session.options.sample_rate) if realtime else [chunk]:
-                sent += len(piece) / session.options.sample_rate
-                if realtime:
-                    await asyncio.sleep(begun + sent - time.monotonic())
-                await session.send(piece)
+            await session.send(chunk)
         await session.stop()
     except ClientError as error:
         await session.fail(error)
@@ -40,7 +35,12 @@ async def _feed(session: Session, chunks: Iterator[Samples], realtime: bool) -> 
         await session.fail(AudioError(f"The audio cannot be read: {error!r}."))
 
 
-def _pieces(chunk: Samples, rate: int) -> Iterator[Samples]:
-    """As a microphone would deliver it."""
-    step = rate // 10
-    return (chunk[start : start + step] for start in range(0, len(chunk), step))
+def paced(chunks: Iterator[Samples], rate: int) -> Iterator[Samples]:
+    """As a microphone would deliver it: small pieces, each when it has been spoken. Waits in the caller's thread."""
+    begun, passed = time.monotonic(), 0
+    for chunk in chunks:
+        for start in range(0, len(chunk), rate // 10):
+            piece = chunk[start : start + rate // 10]
+            passed += len(piece)
+            time.sleep(max(0.0, begun + passed / rate - time.monotonic()))
+            yield piece

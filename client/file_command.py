@@ -1,0 +1,110 @@
+"""`monoscribe file`: recordings to text."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from client.audio import Samples
+from client.events import AudioError, ClientError, ConnectionFailedError, Event, ServerError
+from client.feed import feeding, paced
+from client.files import AudioSource, read_audio
+from client.flags import AUDIO_FAILED, INTERRUPTED, SERVER_FAILED, USAGE, UsageError, output_paths, session_options
+from client.output import Output
+from client.progress import BarView, LiveView, View
+from client.session import connect
+
+FILE_BUFFER_SECONDS = 120.0  # enough for any segment: a file can be read again, but not in the middle of a session
+
+
+class Recognition(Protocol):
+    model: str
+
+    def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncIterator[Event]: ...
+
+
+class RemoteRecognizer:
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.model = ""
+        self._server = chosen.server
+        self._options = session_options(chosen) | {"interim": chosen.realtime, "buffer_seconds": FILE_BUFFER_SECONDS}
+
+    async def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncIterator[Event]:
+        async with connect(self._server, sample_rate=rate, **self._options) as session:
+            self.model = session.model
+            async with feeding(session, chunks):
+                async for event in session:
+                    yield event
+
+
+def run(chosen: argparse.Namespace) -> int:
+    try:
+        return asyncio.run(_run(chosen))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return AUDIO_FAILED
+    except UsageError as error:
+        return _complain(error, USAGE)
+    except ClientError as error:
+        return _complain(error, SERVER_FAILED)
+
+
+async def _run(chosen: argparse.Namespace) -> int:
+    outputs = output_paths(chosen)
+    recognition = _recognition(chosen)
+    code = 0
+    with LiveView(quiet=chosen.quiet) if chosen.realtime else BarView(len(outputs), quiet=chosen.quiet) as view:
+        for path, output in zip(chosen.paths, outputs, strict=True):
+            if output is None and len(outputs) > 1 and chosen.format == "text":
+                view.show(f"==> {path} <==\n")
+            try:
+                await _transcribe(path, output, recognition, chosen, view)
+            except (ConnectionFailedError, ServerError):
+                raise
+            except ClientError as error:  # of this file; the others may be better
+                view.say(f"monoscribe file: {error}")
+                code = AUDIO_FAILED
+    return code
+
+
+def _recognition(chosen: argparse.Namespace) -> Recognition:
+    if not chosen.local:
+        return RemoteRecognizer(chosen)
+    from client.local import LocalRecognizer  # needs torch, which no one else here does
+
+    return LocalRecognizer(chosen.model, chosen.endpointing, chosen.beam)
+
+
+async def _transcribe(path: str, output: Path | None, recognition: Recognition, chosen: argparse.Namespace, view: View) -> None:
+    extra = {"file": path}
+    with read_audio(path) as audio, view.file(path, audio), Output(chosen.format, output, view.show, **extra) as written:
+        async for event in recognition.events(audio.rate, _watched(path, audio, view, chosen.realtime)):
+            written.transcript.model = recognition.model
+            written.hear(event)
+            view.hear(event)
+
+
+def _watched(path: str, audio: AudioSource, view: View, realtime: bool) -> Iterator[Samples]:
+    """The audio, while the view hears how far it is."""
+    passed = 0
+    try:
+        for chunk in paced(audio.chunks(), audio.rate) if realtime else audio.chunks():
+            passed += len(chunk)
+            view.sent(passed / audio.rate, float(np.sqrt(np.mean(np.square(chunk)))) if len(chunk) else 0.0)
+            yield chunk
+    except OSError as error:
+        raise AudioError(f"{path}: breaks off: {error.strerror}.") from error
+
+
+def _complain(error: ClientError, code: int) -> int:
+    print(f"monoscribe file: {error}", file=sys.stderr)
+    return code

@@ -1,0 +1,221 @@
+"""`monoscribe mic` in a terminal, with a recording played into its microphone."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import monoscribe
+from client.audio import Samples
+from model import Recognizer, StreamOptions
+from tests.client.conftest import Wire
+from tests.client.sound_card import RATE, SoundCard, needs_sound_card, sound_card, wait_until
+from tests.server.conftest import RunningServer, noise
+
+ROOT = Path(__file__).parents[2]
+CTRL_C = b"\x03"
+
+
+class Terminal:
+    """A command in a pseudo-terminal."""
+
+    def __init__(self, environment: dict[str, str], *arguments: object) -> None:
+        self._master, slave = pty.openpty()
+        command = [sys.executable, "-m", "monoscribe", *map(str, arguments)]
+        environment = environment | {"TERM": "xterm", "COLUMNS": "200", "LINES": "30"}
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            preexec_fn=_take_terminal,
+        )  # fmt: skip
+        os.close(slave)
+        self._output = b""
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        """All that was ever drawn, without the strokes that move the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._output.decode(errors="replace"))
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def wait(self) -> int:
+        code = self.process.wait(60)
+        self._reader.join(10)
+        os.close(self._master)
+        return code
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.wait()
+
+    def _read(self) -> None:
+        try:
+            while data := os.read(self._master, 4096):
+                self._output += data
+        except OSError:  # how a pseudo-terminal says that everyone has left
+            return
+
+
+def _take_terminal() -> None:
+    """Makes the terminal the process's own, so that Ctrl-C reaches it."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SoundCard]:
+    with sound_card(tmp_path_factory.mktemp("card")) as card:
+        yield card
+
+
+def recording(seconds: float, seed: int) -> Samples:
+    """Never zero, so that it can be found between silence; in exact 16-bit values."""
+    samples = np.round(noise(seconds * RATE / 16_000, seed) * 32768)
+    return np.where(samples == 0, 1, samples).astype(np.float32) / np.float32(32768)
+
+
+def heard(path: Path) -> Samples:
+    samples, rate = soundfile.read(path, dtype="float32")
+    assert rate == RATE
+    return np.asarray(samples, dtype=np.float32)
+
+
+def recorded_seconds(path: Path) -> float:
+    return path.stat().st_size / 2 / RATE if path.exists() else 0.0
+
+
+def lines_of(recognizer: Recognizer, samples: Samples) -> list[str]:
+    return [segment.text for segment in recognizer.transcribe(samples, StreamOptions(sample_rate=RATE)).segments]
+
+
+@needs_sound_card
+def test_the_text_is_that_of_the_recording(card: SoundCard, server: RunningServer, recognizer: Recognizer, tmp_path: Path) -> None:
+    out, saved, played = tmp_path / "out.txt", tmp_path / "out.wav", recording(4, seed=21)
+    terminal = Terminal(card.environment, "mic", "--server", server.url, "--save", saved, "--output", out)
+    try:
+        wait_until(lambda: recorded_seconds(saved) > 0.2, "it does not record")
+        card.play(played)
+        end = recorded_seconds(saved)
+        wait_until(lambda: recorded_seconds(saved) > end + 0.3, "it stopped recording")
+        terminal.press(CTRL_C)
+        assert terminal.wait() == 0, terminal.output
+    finally:
+        terminal.end()
+    samples = heard(saved)
+    sounds = np.flatnonzero(samples)
+    np.testing.assert_array_equal(samples[sounds[0] : sounds[-1] + 1], played)
+    lines = lines_of(recognizer, samples)
+    assert lines
+    assert out.read_text().splitlines() == lines
+    shown = terminal.output
+    assert all(f"{line}\r\n" in shown for line in lines), "each segment settles on a line of its own"
+    longest = max(lines, key=len)
+    assert any(longest[:length] + "\r\n" in shown for length in range(1, len(longest))), "characters appear as they are decided"
+    assert re.search(r"00:0\d +▮+▯* +lag \d+\.\d s +listening", shown)
+
+
+@needs_sound_card
+def test_a_broken_connection_loses_nothing(card: SoundCard, wire: Wire, recognizer: Recognizer, tmp_path: Path) -> None:
+    saved = tmp_path / "out.wav"
+    terminal = Terminal(
+        card.environment, "mic", "--server", wire.url, "--save", saved, "--output", tmp_path / "out.srt", "--format", "srt"
+    )
+    try:
+        wait_until(lambda: recorded_seconds(saved) > 0.2, "it does not record")
+        player = threading.Thread(target=card.play, args=(recording(3, seed=22),))
+        player.start()
+        begun = recorded_seconds(saved)
+        wait_until(lambda: recorded_seconds(saved) > begun + 1, "it stopped recording")
+        target, wire.target = wire.target, None
+        wire.cut()
+        wait_until(lambda: "connection lost" in terminal.output, "it did not notice")
+        wire.target = target
+        player.join()
+        wait_until(lambda: "connected again" in terminal.output, "it did not come back")
+        terminal.press(CTRL_C)
+        assert terminal.wait() == 0, terminal.output
+    finally:
+        terminal.end()
+    subtitles = (tmp_path / "out.srt").read_text()
+    spoken = [line for line in subtitles.splitlines() if line and "-->" not in line and not line.isdigit()]
+    assert " ".join(spoken) == " ".join(lines_of(recognizer, heard(saved)))
+
+
+@needs_sound_card
+def test_a_microphone_that_vanishes_is_one_sentence(server: RunningServer, recognizer: Recognizer, tmp_path: Path) -> None:
+    saved = tmp_path / "out.wav"
+    folder = tmp_path / "card"
+    folder.mkdir()
+    with sound_card(folder) as card:
+        terminal = Terminal(card.environment, "mic", "--server", server.url, "--save", saved, "--output", tmp_path / "out.txt")
+        try:
+            wait_until(lambda: recorded_seconds(saved) > 0.2, "it does not record")
+            card.play(recording(1.5, seed=23))
+            card.unplug()
+            assert terminal.wait() == 1
+        finally:
+            terminal.end()
+    assert "default delivers nothing any more: was it unplugged?\r\n" in terminal.output
+    assert "Traceback" not in terminal.output
+    assert (tmp_path / "out.txt").read_text().splitlines() == lines_of(recognizer, heard(saved)), "the rest is still said"
+
+
+@needs_sound_card
+def test_devices(card: SoundCard, server: RunningServer, tmp_path: Path) -> None:
+    listed = run_mic(card.environment, "--list-devices")
+    assert listed.returncode == 0
+    assert re.search(r"^\* +\d+  default  \(\d+ channels, 44100 Hz\)$", listed.stdout, re.MULTILINE)
+    unknown = run_mic(card.environment, "--device", "banjo")
+    assert unknown.returncode == 1
+    assert re.fullmatch(r"monoscribe mic: --device=banjo: there is no such microphone; expected one of .*\.\n", unknown.stderr)
+    nobody = run_mic(card.environment, "--server", "127.0.0.1:1")
+    assert nobody.returncode == 3
+    assert nobody.stderr.startswith("monoscribe mic: Nothing listens at ws://127.0.0.1:1;")
+    unwritable = run_mic(card.environment, "--server", server.url, "--save", tmp_path / "x.banjo")
+    assert unwritable.returncode == 1
+    assert "expected a name that ends in .wav" in unwritable.stderr
+
+
+@needs_sound_card
+def test_no_microphone(tmp_path: Path) -> None:
+    """Nor a sound server: what PortAudio finds by itself in a container."""
+    alone = run_mic(os.environ | {"ALSA_CONFIG_PATH": "/usr/share/alsa/alsa.conf", "PULSE_SERVER": "unix:/nowhere"})
+    assert alone.returncode == 1
+    assert alone.stderr.startswith("monoscribe mic: There is no microphone here")
+    assert alone.stderr.count("\n") == 1
+
+
+def test_no_portaudio(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr("sys.meta_path", [NoPortAudio(), *sys.meta_path])
+    assert monoscribe.main(["mic"]) == 1
+    assert "PortAudio is missing (PortAudio library not found); install it: `apt install libportaudio2`" in capsys.readouterr().err
+
+
+class NoPortAudio:
+    """What sounddevice does where the library is missing."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "sounddevice":
+            raise OSError("PortAudio library not found")
+
+
+def run_mic(environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "monoscribe", "mic", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
