@@ -30,27 +30,47 @@ class Batch:
 
 
 def plan_epoch(
-    utterances: Sequence[CachedUtterance], *, seed: int, epoch: int, seconds: float, replicas: int, speaker_cap: int = 0
+    utterances: Sequence[CachedUtterance],
+    *,
+    seed: int,
+    epoch: int,
+    seconds: float = 0.0,
+    count: int = 0,
+    replicas: int = 1,
+    speaker_cap: int = 0,
 ) -> list[list[list[int]]]:
     """Steps of an epoch; a step has one batch per replica, each a list of indices into `utterances`.
 
-    A batch holds at most `seconds` of audio, padding included. Batches of a step are of like length, so that no replica waits.
+    A batch holds at most `seconds` of audio, padding included (one longer utterance is a batch of its own), or `count` utterances.
+    Batches of a step are of like length, so that no replica waits; where batches run out, a replica repeats one of the others.
     With `speaker_cap`, an epoch draws at most that many utterances of one speaker.
     """
     rng = random.Random(f"{seed} {epoch}")
     chosen = _capped(utterances, speaker_cap, rng) if speaker_cap else list(range(len(utterances)))
     length = {index: utterances[index].frames * rng.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER) for index in chosen}
-    batches: list[list[int]] = [[]]
-    longest = 0
-    for index in sorted(chosen, key=lambda index: (length[index], index)):
-        longest = max(longest, utterances[index].frames + FLUSH_FRAMES)
-        if batches[-1] and longest * (len(batches[-1]) + 1) > seconds * FRAMES_PER_SECOND:
-            batches.append([])
-            longest = utterances[index].frames + FLUSH_FRAMES
-        batches[-1].append(index)
-    steps = [batches[start : start + replicas] for start in range(0, len(batches) - replicas + 1, replicas)]
+    chosen.sort(key=lambda index: (length[index], index))
+    if seconds:
+        batches = _by_seconds(utterances, chosen, seconds)
+    else:
+        batches = [chosen[start : start + count] for start in range(0, len(chosen), count)]
+    missing = -len(batches) % replicas
+    batches += [rng.choice(batches) for _ in range(missing)]
+    steps = [batches[start : start + replicas] for start in range(0, len(batches), replicas)]
     rng.shuffle(steps)
     return steps
+
+
+def _by_seconds(utterances: Sequence[CachedUtterance], ordered: Sequence[int], seconds: float) -> list[list[int]]:
+    batches: list[list[int]] = []
+    longest = 0
+    for index in ordered:
+        frames = utterances[index].frames + FLUSH_FRAMES
+        longest = max(longest, frames)
+        if not batches or longest * (len(batches[-1]) + 1) > seconds * FRAMES_PER_SECOND:
+            batches.append([])
+            longest = frames
+        batches[-1].append(index)
+    return batches
 
 
 def _capped(utterances: Sequence[CachedUtterance], cap: int, rng: random.Random) -> list[int]:

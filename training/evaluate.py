@@ -7,21 +7,27 @@ from collections.abc import Sequence
 import jiwer
 import torch
 
+from model.beam import BeamConfig, beam_decode
 from model.network import Network
 from model.offline import DECODERS
 from training.batches import collate
 from training.cache import CachedUtterance, FeatureCache
-from training.text import normalize
+from training.text import Spelling, spelling_of
 
 BATCH = 16
 
 
 @torch.inference_mode()
 def transcribe(
-    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], decoders: Sequence[str]
+    network: Network,
+    cache: FeatureCache,
+    utterances: Sequence[CachedUtterance],
+    decoders: Sequence[str],
+    beam: BeamConfig | None = None,
 ) -> dict[str, list[str]]:
     """What each decoder makes of the utterances; each memory is computed once."""
     reduction = network.config.encoder.reduction
+    spelling = spelling_of(network.symbols)
     texts: dict[str, list[str]] = {name: [""] * len(utterances) for name in decoders}
     order = sorted(range(len(utterances)), key=lambda index: utterances[index].frames)
     for start in range(0, len(order), BATCH):
@@ -29,19 +35,27 @@ def transcribe(
         batch = collate(cache, [utterances[index] for index in chosen], [[]] * len(chosen), reduction)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(chosen)))
         memory, _ = network.encoder(frames, network.encoder.initial_state(len(chosen)))
+        lengths = batch.frames // reduction
         for name in decoders:
-            for index, symbols in zip(chosen, DECODERS[name](network, memory, batch.frames // reduction), strict=True):
-                texts[name][index] = " ".join(network.symbols.decode(symbols).split())
+            if name == "beam":
+                searched = zip(memory, lengths.tolist(), strict=True)
+                decoded = [beam_decode(network, row[:length], beam or BeamConfig()) for row, length in searched]
+            else:
+                decoded = DECODERS[name](network, memory, lengths)
+            for index, symbols in zip(chosen, decoded, strict=True):
+                texts[name][index] = spelling.decode(symbols)
     return texts
 
 
-def error_rates(utterances: Sequence[CachedUtterance], texts: Sequence[str]) -> dict[str, dict[str, float]]:
-    """WER and CER per part of the set."""
+def error_rates(utterances: Sequence[CachedUtterance], texts: Sequence[str], spelling: Spelling) -> dict[str, dict[str, float]]:
+    """Error rates per part of the set: WER and CER, or PER of phones."""
     rates = {}
     for part in sorted({utterance.part for utterance in utterances}):
-        pairs = [(normalize(u.text), text) for u, text in zip(utterances, texts, strict=True) if u.part == part]
+        pairs = [(spelling.reference(u.text), text) for u, text in zip(utterances, texts, strict=True) if u.part == part]
         references, hypotheses = map(list, zip(*pairs, strict=True))
-        rates[part] = dict(
-            wer=round(float(jiwer.wer(references, hypotheses)), 4), cer=round(float(jiwer.cer(references, hypotheses)), 4)
-        )
+        words = round(float(jiwer.wer(references, hypotheses)), 4)
+        if spelling.unit == "phone":
+            rates[part] = dict(per=words)
+        else:
+            rates[part] = dict(wer=words, cer=round(float(jiwer.cer(references, hypotheses)), 4))
     return rates

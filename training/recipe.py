@@ -23,6 +23,12 @@ class Data:
     max_seconds: tuple[tuple[float, ...], ...] = ((0, 20.0),)  # (from step, longest utterance): a length curriculum
     speaker_cap: int = 0  # utterances of one speaker per epoch; 0: all
 
+    def __post_init__(self) -> None:
+        if self.batch_seconds <= 0 and self.batch_utterances <= 0:
+            raise ValueError(
+                f"data.batch_seconds={self.batch_seconds}, data.batch_utterances={self.batch_utterances}: expected one above 0"
+            )
+
 
 @dataclass(frozen=True)
 class Optimizer:
@@ -30,7 +36,7 @@ class Optimizer:
     interpolation: Literal["constant", "linear"] = "constant"  # between those points
     betas: tuple[float, ...] = (0.9, 0.999)
     epsilon: float = 1e-6
-    l2: float = 0.0
+    l2: float = 0.0  # l2 / 2 times the squared norm of all matrices and filters, as a part of the loss
     gradient_norm: float = 1.0
     average: float = 0.0  # decay of the moving average of the weights that is evaluated and shipped; 0: none
 
@@ -71,9 +77,18 @@ class WeightNoise:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """The beam search that the model is measured with; it goes into the model's card."""
+
+    beam: int = 8
+    threshold: float = 3.0
+
+
+@dataclass(frozen=True)
 class Recipe:
     seed: int = 1
     steps: int = 1_500_000
+    symbols: Literal["characters", "phones"] = "characters"
     model: ModelConfig = field(default_factory=ModelConfig)
     data: Data = field(default_factory=Data)
     optimizer: Optimizer = field(default_factory=Optimizer)
@@ -81,6 +96,7 @@ class Recipe:
     attention: Attention = field(default_factory=Attention)
     augmentation: Augmentation = field(default_factory=Augmentation)
     weight_noise: WeightNoise = field(default_factory=WeightNoise)
+    decoding: Decoding = field(default_factory=Decoding)
 
 
 def load_recipe(name_or_path: str) -> Recipe:

@@ -2,234 +2,127 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
 
-from model.features import FRAMES_PER_SECOND
-from model.network import Network
-from model.symbols import SymbolTable
-from training.batches import Batch, collate, plan_epoch
-from training.cache import FeatureCache
+from model.files import ModelCard, save_model
+from training.cache import CachedUtterance, FeatureCache
 from training.evaluate import error_rates, transcribe
-from training.objective import objective
-from training.recipe import Recipe, value_at
-from training.statistics import feature_statistics
-from training.text import normalize
+from training.recipe import Recipe
+from training.reporting import Reporter, silent
+from training.trainer import Trainer
 
-CHECKPOINT = "checkpoint.pt"
-LOG = "log.jsonl"
-EXPLODED = 1e4  # a gradient norm beyond this is skipped, like one that is no number
-
-
-class Trainer:
-    """One replica of a run. Everything random depends on (seed, step, replica), so that a resumed run goes on exactly."""
-
-    def __init__(
-        self, recipe: Recipe, cache: FeatureCache, out: Path, *, start: Path | None = None, rank: int = 0, replicas: int = 1
-    ) -> None:
-        self.recipe, self.cache, self.out, self.rank, self.replicas = recipe, cache, out, rank, replicas
-        self.symbols = SymbolTable()
-        torch.manual_seed(recipe.seed)
-        self.network = Network(recipe.model, self.symbols)
-        self.labels = [self.symbols.encode(normalize(utterance.text)) for utterance in cache.utterances]
-        self.step, self.skipped = 0, 0
-        self.parameters = list(self.network.parameters())
-        self.gradient = flat_gradient(self.parameters)
-        options = recipe.optimizer
-        self.optimizer = torch.optim.Adam(
-            self.parameters,
-            lr=0.0,
-            betas=(options.betas[0], options.betas[1]),
-            eps=options.epsilon,
-            weight_decay=options.l2,
-            fused=True,
-        )
-        self.average = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
-        if (out / CHECKPOINT).exists():
-            self.load(torch.load(out / CHECKPOINT, weights_only=True))
-        elif start is not None:
-            self.warm_start(torch.load(start, weights_only=True)["average"])
-        else:
-            mean, deviation = feature_statistics(self.network.features, cache)
-            self.network.features.prior_mean.copy_(mean)
-            self.network.features.prior_deviation.copy_(deviation)
-
-    def batches(self) -> Iterator[Batch]:
-        """The batches of this replica from the current step on, for ever."""
-        position, epoch = 0, 0
-        while True:
-            longest = value_at(self.recipe.data.max_seconds, position) * FRAMES_PER_SECOND
-            usable = [index for index, entry in enumerate(self.cache.utterances) if entry.frames <= longest and self.fits(index)]
-            utterances = [self.cache.utterances[index] for index in usable]
-            plan = plan_epoch(
-                utterances,
-                seed=self.recipe.seed,
-                epoch=epoch,
-                seconds=self.recipe.data.batch_seconds,
-                replicas=self.replicas,
-                speaker_cap=self.recipe.data.speaker_cap,
-            )
-            for step in plan:
-                if position >= self.step:
-                    chosen = [usable[index] for index in step[self.rank]]
-                    yield collate(
-                        self.cache,
-                        [self.cache.utterances[index] for index in chosen],
-                        [self.labels[index] for index in chosen],
-                        self.recipe.model.encoder.reduction,
-                    )
-                position += 1
-            epoch += 1
-
-    def fits(self, index: int) -> bool:
-        """Whether the labels can be told apart in the encoder's states at all (CTC needs a state per label)."""
-        states = self.cache.utterances[index].frames // self.recipe.model.encoder.reduction
-        return 0 < len(self.labels[index]) < states
-
-    def train_step(self, batch: Batch) -> dict[str, float]:
-        torch.manual_seed(hash((self.recipe.seed, self.step, self.rank)))
-        rate = value_at(self.recipe.optimizer.learning_rate, self.step, self.recipe.optimizer.interpolation)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.network.train()
-        self.gradient.zero_()
-        loss, parts = objective(self.network, batch, self.recipe, self.step)
-        loss.backward()
-        if self.replicas > 1:
-            dist.all_reduce(self.gradient)
-            self.gradient /= self.replicas
-        norm = float(self.gradient.norm())
-        if math.isfinite(norm) and norm < EXPLODED:
-            if norm > self.recipe.optimizer.gradient_norm:
-                self.gradient *= self.recipe.optimizer.gradient_norm / norm
-            self.optimizer.step()
-            self.update_average()
-        else:
-            self.skipped += 1
-        self.step += 1
-        return dict(parts, gradient_norm=norm, learning_rate=rate)
-
-    def update_average(self) -> None:
-        decay = min(self.recipe.optimizer.average, (1 + self.step) / (10 + self.step))
-        names, tensors = zip(*self.network.state_dict().items(), strict=True)
-        floating = [index for index, tensor in enumerate(tensors) if tensor.is_floating_point()]
-        torch._foreach_lerp_([self.average[names[i]] for i in floating], [tensors[i] for i in floating], 1 - decay)
-
-    def averaged(self) -> Network:
-        """A copy of the network with the averaged weights."""
-        network = Network(self.recipe.model, self.symbols)
-        network.load_state_dict(self.average)
-        return network.eval()
-
-    def synchronize_buffers(self) -> None:
-        """Batch normalisation keeps its own statistics in each replica; a checkpoint holds their mean."""
-        if self.replicas > 1:
-            for tensors in (dict(self.network.named_buffers()), self.average):
-                for name, tensor in tensors.items():
-                    if "running_" in name:
-                        dist.all_reduce(tensor)
-                        tensor /= self.replicas
-
-    def save(self) -> None:
-        self.synchronize_buffers()
-        if self.rank == 0:
-            self.out.mkdir(parents=True, exist_ok=True)
-            state = dict(
-                step=self.step,
-                skipped=self.skipped,
-                network=self.network.state_dict(),
-                average=self.average,
-                optimizer=self.optimizer.state_dict(),
-            )
-            write_atomically(state, self.out / CHECKPOINT)
-
-    def warm_start(self, weights: dict[str, Tensor]) -> None:
-        """Takes over whatever weights fit from another run; the rest stays as initialised."""
-        own = self.network.state_dict()
-        fitting = {name: tensor for name, tensor in weights.items() if name in own and own[name].shape == tensor.shape}
-        self.network.load_state_dict(own | fitting)
-        self.average = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.step, self.skipped = state["step"], state["skipped"]
-        self.network.load_state_dict(state["network"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.average = state["average"]
+MODEL_FOLDER = "model"
+LONGEST_WAIT = timedelta(hours=1)  # of a replica for the others, which may be evaluating
+EVALUATED = 200  # dev utterances, always the same, drawn evenly from the sets
+GO_ON, SAVE, STOP = 0, 1, 2
 
 
-def flat_gradient(parameters: list[nn.Parameter]) -> Tensor:
-    """One tensor of which every parameter's gradient is a view: averaged, measured and clipped in one go."""
-    flat = torch.zeros(sum(parameter.numel() for parameter in parameters))
-    first = 0
-    for parameter in parameters:
-        parameter.grad = flat[first : first + parameter.numel()].view_as(parameter)
-        first += parameter.numel()
-    return flat
+@dataclass(frozen=True)
+class Pace:
+    """How often things happen besides steps."""
 
-
-def write_atomically(state: dict[str, Any], path: Path) -> None:
-    """A reader, or a run that was killed in between, sees the old file or the new one, never a part."""
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    report_steps: int = 100
+    evaluate_steps: int = 1000
+    decide_steps: int = 10  # how often the replicas agree on whether to save or to stop
+    checkpoint_minutes: float = 3.0
+    limit_hours: float = 0.0  # of this call; 0: none
 
 
 def train(
     recipe: Recipe,
     data: Path,
-    dev: Path,
+    dev: Path | None,
     out: Path,
     *,
     start: Path | None = None,
-    checkpoint_every: int = 500,
-    evaluate_every: int = 1000,
+    pace: Pace | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Trains until the recipe's last step; started again, goes on from the last checkpoint."""
+    """Trains on the feature cache `data` until the recipe's last step; started again, goes on from the last checkpoint.
+
+    Under torchrun every process is a replica. The first one evaluates on the cache `dev`, reports, and writes the model.
+    """
+    pace = pace or Pace()
     rank, replicas = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if replicas > 1:
-        dist.init_process_group("gloo")
         torch.set_num_threads(1)
-    trainer = Trainer(recipe, FeatureCache(data), out, start=start, rank=rank, replicas=replicas)
-    dev_cache = FeatureCache(dev)
-    sample = random.Random(0).sample(dev_cache.utterances, min(200, len(dev_cache.utterances)))
-    sums: dict[str, float] = {}
-    seconds, since = 0.0, time.perf_counter()
+        dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+    try:
+        trainer = Trainer(recipe, FeatureCache(data), out, start=start, rank=rank, replicas=replicas)
+        dev_cache = FeatureCache(dev) if dev is not None and rank == 0 else None
+        with Reporter(out, recipe.steps, trainer.step) if rank == 0 else silent() as reporter:
+            _loop(trainer, dev_cache, reporter, pace, clock)
+    finally:
+        if replicas > 1:
+            dist.destroy_process_group()
+
+
+def _loop(trainer: Trainer, dev: FeatureCache | None, reporter: Reporter, pace: Pace, clock: Callable[[], float]) -> None:
+    sample = draw(dev.utterances, EVALUATED) if dev is not None else []
+    began = saved = clock()
     for batch in trainer.batches():
-        if trainer.step >= recipe.steps:
+        if trainer.step >= trainer.recipe.steps:
             break
-        values = trainer.train_step(batch)
-        seconds += batch.seconds * replicas
-        for name, value in values.items():
-            sums[name] = sums.get(name, 0.0) + value
-        if trainer.step % 100 == 0:
-            now = time.perf_counter()
-            report: dict[str, Any] = {name: round(value / 100, 5) for name, value in sums.items()}
-            report = dict(step=trainer.step, **report, skipped=trainer.skipped, realtime=round(seconds / (now - since), 1))
-            sums, seconds, since = {}, 0.0, now
-            if trainer.step % evaluate_every == 0:
-                trainer.synchronize_buffers()
-                if rank == 0:
-                    decoders = ["ctc", "hard"] if recipe.loss.attention else ["ctc"]
-                    texts = transcribe(trainer.averaged(), dev_cache, sample, decoders)
-                    report["dev"] = {name: error_rates(sample, said) for name, said in texts.items()}
-            if rank == 0:
-                out.mkdir(parents=True, exist_ok=True)
-                with (out / LOG).open("a") as log:
-                    log.write(json.dumps(report) + "\n")
-                print(json.dumps(report), flush=True)
-            if trainer.step % checkpoint_every == 0:
+        reporter.step(trainer.train_step(batch), batch.seconds * trainer.replicas)
+        if trainer.step % pace.evaluate_steps == 0:
+            trainer.synchronize_buffers()
+            if trainer.rank == 0:
+                export(trainer, evaluate(trainer, dev, sample, reporter))
+        if trainer.step % pace.report_steps == 0:
+            reporter.report(trainer.step, trainer.skipped)
+        if trainer.step % pace.decide_steps == 0:
+            late = bool(pace.limit_hours) and clock() - began > 3600 * pace.limit_hours
+            decision = agreed(STOP if late else SAVE if clock() - saved > 60 * pace.checkpoint_minutes else GO_ON, trainer.replicas)
+            if decision == STOP:
+                break
+            if decision == SAVE:
                 trainer.save()
+                saved = clock()
     trainer.save()
+    if trainer.rank == 0:
+        export(trainer, {})
+
+
+def agreed(decision: int, replicas: int) -> int:
+    """The first replica's decision: clocks differ, and all must do the same."""
+    if replicas == 1:
+        return decision
+    shared = torch.tensor([decision])
+    dist.broadcast(shared, 0)
+    return int(shared)
+
+
+def draw(utterances: Sequence[CachedUtterance], count: int) -> list[CachedUtterance]:
+    """Always the same `count` utterances."""
+    return random.Random(0).sample(list(utterances), min(count, len(utterances)))
+
+
+def evaluate(trainer: Trainer, dev: FeatureCache | None, sample: Sequence[CachedUtterance], reporter: Reporter) -> dict[str, Any]:
+    """Error rates of the averaged weights on `sample`, by decoder and set."""
+    if dev is None:
+        return {}
+    network = trainer.averaged()
+    decoders = ["ctc"] if trainer.recipe.loss.ctc else []
+    if trainer.recipe.loss.attention:
+        decoders.append("softmax" if trainer.recipe.attention.mode == "softmax" else "hard")
+        reporter.alignments(trainer.step, network, dev, sample)
+    texts = transcribe(network, dev, sample, decoders)
+    rates = {name: error_rates(sample, said, trainer.spelling) for name, said in texts.items()}
+    reporter.dev(rates)
+    return rates
+
+
+def export(trainer: Trainer, rates: dict[str, Any]) -> None:
+    """Writes the averaged weights as a model folder that a recogniser loads."""
+    facts = dict(steps=trainer.step, decoding=asdict(trainer.recipe.decoding)) | (dict(dev=rates) if rates else {})
+    save_model(trainer.out / MODEL_FOLDER, trainer.averaged(), ModelCard(name=trainer.out.resolve().name, facts=facts))

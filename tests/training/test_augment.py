@@ -1,0 +1,68 @@
+"""Augmentation does what it says, and nothing before its step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from model.features import LOG_FLOOR
+from training.augment import augment_mels, mask_frames
+from training.batches import Batch
+from training.recipe import Augmentation
+
+
+def batch_of(mels: torch.Tensor) -> Batch:
+    rows, frames, _ = mels.shape
+    return Batch(mels, torch.full((rows,), frames), torch.ones(rows, 1, dtype=torch.long), torch.ones(rows, dtype=torch.long))
+
+
+@pytest.fixture
+def mels() -> torch.Tensor:
+    torch.manual_seed(0)
+    mels = torch.randn(50, 40, 20) - 4
+    mels[:, 30:] = LOG_FLOOR
+    return mels
+
+
+def test_gain_moves_a_whole_utterance(mels: torch.Tensor) -> None:
+    louder = augment_mels(batch_of(mels), Augmentation(gain=2.0), step=0).mels
+    gain = (louder - mels)[:, :30]
+    for row in gain:
+        assert float(row.max() - row.min()) < 1e-4
+    assert 1.0 < float(gain.abs().max()) <= 2.0
+    assert float(gain.std()) > 0.5
+    assert bool((louder[:, 30:] == LOG_FLOOR).all())  # digital silence stays
+
+
+def test_noise_adds_power_to_some_utterances(mels: torch.Tensor) -> None:
+    noisy = augment_mels(batch_of(mels), Augmentation(noise=0.5), step=0).mels
+    assert bool((noisy >= mels - 1e-5).all())
+    changed = (noisy != mels).flatten(1).any(1)
+    assert 10 < int(changed.sum()) < 40
+    assert bool((noisy[:, 30:] == LOG_FLOOR).all())
+    everywhere = augment_mels(batch_of(mels), Augmentation(noise=1.0), step=0).mels
+    assert bool((everywhere != mels).flatten(1).any(1).all())
+
+
+def test_masks_are_stretches_within_their_bounds() -> None:
+    torch.manual_seed(0)
+    options = Augmentation(time_masks=1, time_mask_frames=10, frequency_masks=1, frequency_mask_bins=4)
+    frames = mask_frames(torch.ones(200, 60, 20, 3), torch.full((200,), 40), options, step=0)[..., 0]
+    silent_frames = (frames == 0).all(2)  # (B, T)
+    silent_bins = (frames == 0).all(1)  # (B, bins)
+    assert int(silent_frames.sum(1).max()) == 10
+    assert int(silent_bins.sum(1).max()) == 4
+    assert not bool(silent_frames[:, 40:].any())  # within the utterance
+    for mask in (silent_frames, silent_bins):
+        starts = (mask.int().diff(dim=1, prepend=torch.zeros(200, 1, dtype=torch.int)) == 1).sum(1)
+        assert int(starts.max()) == 1  # one stretch
+    whole = silent_frames[:, :, None] | silent_bins[:, None, :]
+    assert torch.equal(frames == 0, whole)
+
+
+def test_nothing_happens_before_its_step(mels: torch.Tensor) -> None:
+    options = Augmentation(from_step=10, gain=1.0, noise=1.0, time_masks=1, time_mask_frames=9)
+    assert augment_mels(batch_of(mels), options, step=9).mels is mels
+    frames = torch.ones(2, 8, 4, 3)
+    assert mask_frames(frames, torch.tensor([8, 8]), options, step=9) is frames
+    assert augment_mels(batch_of(mels), options, step=10).mels is not mels

@@ -1,0 +1,228 @@
+"""Steps of a run: skipped when they explode, and the same again after any interruption."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.training.conftest import RECIPE
+from training import trainer as trainer_module
+from training.batches import Batch
+from training.cache import FeatureCache
+from training.objective import objective
+from training.recipe import Attention, Data, Recipe, WeightNoise
+from training.trainer import CHECKPOINT, Trainer
+
+NOISY = replace(RECIPE, weight_noise=WeightNoise(deviation=0.05, from_step=2))
+Losses = list[dict[str, float]]
+
+
+def go(trainer: Trainer, until: int, save_at: int = -1) -> Losses:
+    losses: Losses = []
+    for batch in trainer.batches():
+        if trainer.step >= until:
+            return losses
+        losses.append(trainer.train_step(batch))
+        if trainer.step == save_at:
+            trainer.save()
+    raise AssertionError("batches go on for ever")
+
+
+def test_resumed_is_as_if_never_interrupted(cache: FeatureCache, tmp_path: Path) -> None:
+    whole = Trainer(NOISY, cache, tmp_path / "whole")
+    expected = go(whole, 8)
+    assert len({losses["attention"] for losses in expected}) == 8
+    for at in (1, 3, 5):
+        out = tmp_path / f"cut{at}"
+        first = go(Trainer(NOISY, cache, out), at + 1, save_at=at)  # one step more, lost with the kill
+        resumed = Trainer(NOISY, cache, out)
+        assert resumed.step == at
+        assert first[:at] + go(resumed, 8) == expected
+        for name, tensor in whole.average.items():
+            assert torch.equal(tensor, resumed.average[name]), name
+
+
+def test_a_checkpoint_cut_off_while_it_was_written_does_no_harm(cache: FeatureCache, tmp_path: Path) -> None:
+    go(Trainer(RECIPE, cache, tmp_path), 3, save_at=2)
+    (tmp_path / CHECKPOINT).with_suffix(".partial").write_bytes(b"PK")
+    assert Trainer(RECIPE, cache, tmp_path).step == 2
+
+
+def test_a_checkpoint_of_before_epochs_were_kept_resumes(cache: FeatureCache, tmp_path: Path) -> None:
+    expected = go(Trainer(RECIPE, cache, tmp_path / "whole"), 8)
+    go(Trainer(RECIPE, cache, tmp_path), 6, save_at=6)
+    state = torch.load(tmp_path / CHECKPOINT, weights_only=True)
+    assert state.pop("epoch")[0] > 0
+    torch.save(state, tmp_path / CHECKPOINT)
+    assert go(Trainer(RECIPE, cache, tmp_path), 8) == expected[6:]
+
+
+def run_for_ever(folder: Path, out: Path) -> None:
+    torch.set_num_threads(1)
+    trainer = Trainer(RECIPE, FeatureCache(folder), out)
+    for batch in trainer.batches():
+        trainer.train_step(batch)
+        trainer.save()
+
+
+def test_killed_at_any_moment(cache_folder: Path, tmp_path: Path) -> None:
+    """kill -9 while the process does nothing but steps and checkpoints: whatever is on disk continues exactly."""
+    process = multiprocessing.get_context("spawn").Process(target=run_for_ever, args=(cache_folder, tmp_path))
+    process.start()
+    assert process.pid is not None
+    deadline = time.monotonic() + 120
+    while not (tmp_path / CHECKPOINT).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    cache = FeatureCache(cache_folder)
+    resumed = Trainer(RECIPE, cache, tmp_path)
+    until = resumed.step + 2
+    expected = go(Trainer(RECIPE, cache, tmp_path / "whole"), until)
+    assert go(resumed, until) == expected[-2:]
+
+
+def replica(rank: int, port: int, folder: Path, out: Path) -> None:
+    """One of two replicas: runs through, then again from the checkpoint in the middle; both must agree."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    cache = FeatureCache(folder)
+    whole = Trainer(NOISY, cache, out, rank=rank, replicas=2)
+    first = go(whole, 3)
+    whole.save()
+    if rank == 0:
+        shutil.copytree(out, out / "cut")
+    dist.barrier()
+    expected = go(whole, 6)
+    resumed = Trainer(NOISY, cache, out / "cut", rank=rank, replicas=2)
+    assert go(resumed, 6) == expected
+    weights = torch.cat([parameter.detach().flatten() for parameter in whole.parameters])
+    others = [torch.empty_like(weights) for _ in range(2)]
+    dist.all_gather(others, weights)
+    assert torch.equal(*others)  # replicas stay the same
+    losses = [None, None]
+    dist.all_gather_object(losses, first[0]["ctc"])
+    assert losses[0] != losses[1]  # and learn from different batches
+    dist.destroy_process_group()
+
+
+def test_two_replicas_resume_exactly(cache_folder: Path, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=replica, args=(rank, port, cache_folder, tmp_path)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=200)
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+def explode(trainer: Trainer, value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next loss has the gradient `value` everywhere, and its features reach batch normalisation."""
+
+    def exploding(*arguments: object) -> tuple[torch.Tensor, dict[str, float]]:
+        objective(*arguments)  # type: ignore[arg-type]
+        loss = torch.stack([parameter.sum() for parameter in trainer.parameters]).sum() * value
+        return loss, {"ctc": value}
+
+    monkeypatch.setattr(trainer_module, "objective", exploding)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e6])
+def test_a_step_that_explodes_is_skipped(
+    value: float, cache: FeatureCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(RECIPE, cache, tmp_path)
+    go(trainer, 2)
+    before = {name: tensor.clone() for name, tensor in trainer.network.state_dict().items()}
+    with monkeypatch.context() as patch:
+        explode(trainer, value, patch)
+        go(trainer, 3)
+    assert (trainer.step, trainer.skipped) == (3, 1)
+    for name, tensor in trainer.network.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    go(trainer, 4)
+    assert trainer.skipped == 1
+
+
+def test_features_that_are_no_numbers_leave_batch_normalisation_alone(cache: FeatureCache, tmp_path: Path) -> None:
+    trainer = Trainer(replace(RECIPE, attention=Attention("soft")), cache, tmp_path)
+    batch = next(trainer.batches())
+    trainer.train_step(replace(batch, mels=batch.mels * float("nan")))
+    assert trainer.skipped == 1
+    assert all(bool(tensor.isfinite().all()) for tensor in trainer.network.state_dict().values())
+
+
+def test_gradients_are_clipped_before_the_update(cache: FeatureCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = Trainer(replace(RECIPE, optimizer=replace(RECIPE.optimizer, l2=0.0)), cache, tmp_path)
+    explode(trainer, 10.0, monkeypatch)
+    count = sum(parameter.numel() for parameter in trainer.parameters)
+    (values,) = go(trainer, 1)
+    assert values["gradient_norm"] == pytest.approx(10 * count**0.5, rel=1e-4)
+    torch.testing.assert_close(trainer.gradient, torch.full((count,), count**-0.5))
+
+
+def test_a_batch_of_eight_utterances(cache: FeatureCache, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, data=Data(batch_seconds=0.0, batch_utterances=8))
+    trainer = Trainer(recipe, cache, tmp_path)
+    batches = trainer.batches()
+    assert sorted(len(next(batches).frames) for _ in range(2)) == [2, 8]
+
+
+def test_short_utterances_come_first(cache: FeatureCache, tmp_path: Path) -> None:
+    lengths = sorted(utterance.frames for utterance in cache.utterances)
+    recipe = replace(RECIPE, data=Data(batch_seconds=100.0, max_seconds=((0, lengths[4] / 100), (1, 100.0))))
+    trainer = Trainer(recipe, cache, tmp_path)
+    batches = trainer.batches()
+    assert [len(next(batches).frames) for _ in range(3)] == [5, 10, 10]
+
+
+def test_nothing_to_learn_from_is_an_error(cache: FeatureCache, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, data=Data(max_seconds=((0, 0.1),)))
+    with pytest.raises(ValueError, match=r"none of 10 utterances has a text and at most 0.1 s"):
+        next(Trainer(recipe, cache, tmp_path).batches())
+
+
+def test_a_warm_start_takes_what_fits(cache: FeatureCache, tmp_path: Path) -> None:
+    first = Trainer(RECIPE, cache, tmp_path / "first")
+    go(first, 2)
+    first.save()
+    wider = replace(RECIPE, model=replace(RECIPE.model, decoder=replace(RECIPE.model.decoder, lstm_units=8)))
+    for start in (tmp_path / "first", tmp_path / "first" / CHECKPOINT):
+        second = Trainer(wider, cache, tmp_path / "second", start=start)
+        assert second.step == 0
+        own, other = second.network.state_dict(), first.average
+        assert torch.equal(own["ctc.weight"], other["ctc.weight"])
+        assert own["decoder.lstm.weight_hh_l0"].shape == (32, 8)
+    with pytest.raises(ValueError, match="expected a model folder, a run's folder or a checkpoint"):
+        Trainer(wider, cache, tmp_path / "second", start=tmp_path / "nothing.pt")
+
+
+def test_every_mode_of_attention_trains(cache: FeatureCache, tmp_path: Path) -> None:
+    recipes: list[Recipe] = [
+        replace(RECIPE, attention=Attention(mode), loss=replace(RECIPE.loss, alignment=0.1))
+        for mode in ("soft", "softmax", "forced")
+    ]
+    for recipe in recipes:
+        trainer = Trainer(recipe, cache, tmp_path)
+        (values,) = go(trainer, 1)
+        assert {"attention", "ctc", "alignment"} <= set(values)
+        assert trainer.skipped == 0
+
+
+def test_batches_are_whole(cache: FeatureCache, tmp_path: Path) -> None:
+    batch: Batch = next(Trainer(RECIPE, cache, tmp_path).batches())
+    assert batch.mels.shape[:2] == (len(batch.frames), int(batch.frames.max()))

@@ -1,0 +1,192 @@
+"""One replica of a training run: its batches, its steps, its checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from model.features import FRAMES_PER_SECOND
+from model.files import load_model
+from model.network import Network
+from training.batches import Batch, collate, plan_epoch
+from training.cache import FeatureCache
+from training.objective import objective
+from training.optimize import add_l2, clip, flat_gradient, noisy_weights_of, update_average, weight_noise
+from training.recipe import Recipe, value_at
+from training.statistics import feature_statistics
+from training.text import SPELLINGS
+
+CHECKPOINT = "checkpoint.pt"
+EXPLODED = 1e4  # a gradient norm beyond this is skipped, like one that is no number
+
+
+class Trainer:
+    """Everything random depends on (seed, step, replica), so that a resumed run goes on exactly."""
+
+    def __init__(
+        self, recipe: Recipe, cache: FeatureCache, out: Path, *, start: Path | None = None, rank: int = 0, replicas: int = 1
+    ) -> None:
+        self.recipe, self.cache, self.out, self.rank, self.replicas = recipe, cache, out, rank, replicas
+        self.spelling = SPELLINGS[recipe.symbols]()
+        torch.manual_seed(recipe.seed)
+        self.network = Network(recipe.model, self.spelling.table)
+        self.labels = [self.spelling.encode(utterance.text) for utterance in cache.utterances]
+        self.step, self.skipped = 0, 0
+        self.epoch, self.epoch_start = 0, 0  # the epoch under way and its first step
+        self.parameters = list(self.network.parameters())
+        self.noisy = noisy_weights_of(self.network)
+        self.gradient = flat_gradient(self.parameters)
+        first, second = recipe.optimizer.betas
+        self.optimizer = torch.optim.Adam(self.parameters, lr=0.0, betas=(first, second), eps=recipe.optimizer.epsilon, fused=True)
+        self._begin(start)
+
+    def _begin(self, start: Path | None) -> None:
+        """From the run's own checkpoint, from other weights, or from nothing."""
+        if (self.out / CHECKPOINT).exists():
+            self.load(torch.load(self.out / CHECKPOINT, weights_only=True))
+            return
+        if start is not None:
+            self.warm_start(read_weights(start))
+        else:
+            mean, deviation = feature_statistics(self.network.features, self.cache)
+            self.network.features.prior_mean.copy_(mean)
+            self.network.features.prior_deviation.copy_(deviation)
+        self.average = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches of this replica from the current step on, for ever."""
+        position, epoch = self.epoch_start, self.epoch
+        while True:
+            usable = self.usable(position)
+            plan = plan_epoch(
+                [self.cache.utterances[index] for index in usable],
+                seed=self.recipe.seed,
+                epoch=epoch,
+                seconds=self.recipe.data.batch_seconds,
+                count=self.recipe.data.batch_utterances,
+                replicas=self.replicas,
+                speaker_cap=self.recipe.data.speaker_cap,
+            )
+            if position + len(plan) > self.step:
+                self.epoch, self.epoch_start = epoch, position
+            for step in plan:
+                if position >= self.step:
+                    yield self.batch([usable[index] for index in step[self.rank]])
+                position += 1
+            epoch += 1
+
+    def usable(self, step: int) -> list[int]:
+        """The utterances that an epoch from `step` on may draw from."""
+        longest = value_at(self.recipe.data.max_seconds, step) * FRAMES_PER_SECOND
+        usable = [index for index, entry in enumerate(self.cache.utterances) if entry.frames <= longest and self.fits(index)]
+        if not usable:
+            raise ValueError(f"data: none of {len(self.labels)} utterances has a text and at most {longest / FRAMES_PER_SECOND} s")
+        return usable
+
+    def fits(self, index: int) -> bool:
+        """Whether the labels can be told apart in the encoder's states at all (CTC needs a state per label)."""
+        states = self.cache.utterances[index].frames // self.recipe.model.encoder.reduction
+        return 0 < len(self.labels[index]) < states
+
+    def batch(self, chosen: list[int]) -> Batch:
+        utterances, labels = [self.cache.utterances[index] for index in chosen], [self.labels[index] for index in chosen]
+        return collate(self.cache, utterances, labels, self.recipe.model.encoder.reduction)
+
+    def train_step(self, batch: Batch) -> dict[str, float]:
+        """One step; returns the parts of this replica's loss, the norm of the common gradient and the learning rate."""
+        torch.manual_seed(hash((self.recipe.seed, self.step, self.rank)))
+        options = self.recipe.optimizer
+        rate = value_at(options.learning_rate, self.step, options.interpolation)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.network.train()
+        self.gradient.zero_()
+        before = [buffer.clone() for buffer in self.network.buffers()]
+        noise = self.recipe.weight_noise
+        with weight_noise(self.noisy, noise.deviation if self.step >= noise.from_step else 0.0):
+            loss, parts = objective(self.network, batch, self.recipe, self.step)
+            loss.backward()
+        if self.replicas > 1:
+            dist.all_reduce(self.gradient)
+            self.gradient /= self.replicas
+        add_l2(self.parameters, options.l2)
+        norm = clip(self.gradient, options.gradient_norm)
+        if math.isfinite(norm) and norm < EXPLODED:
+            self.optimizer.step()
+            update_average(self.average, self.network.state_dict(), options.average, self.step)
+        else:  # nor does batch normalisation remember anything of it
+            self.skipped += 1
+            for buffer, value in zip(self.network.buffers(), before, strict=True):
+                buffer.copy_(value)
+        self.step += 1
+        return dict(parts, gradient_norm=norm, learning_rate=rate)
+
+    def averaged(self) -> Network:
+        """A copy of the network with the averaged weights."""
+        network = Network(self.recipe.model, self.spelling.table)
+        network.load_state_dict(self.average)
+        return network.eval().requires_grad_(False)
+
+    def synchronize_buffers(self) -> None:
+        """Batch normalisation keeps its own statistics in each replica; a checkpoint holds their mean."""
+        if self.replicas > 1:
+            for tensors in (dict(self.network.named_buffers()), self.average):
+                for name, tensor in tensors.items():
+                    if "running_" in name:
+                        dist.all_reduce(tensor)
+                        tensor /= self.replicas
+
+    def save(self) -> None:
+        self.synchronize_buffers()
+        if self.rank == 0:
+            self.out.mkdir(parents=True, exist_ok=True)
+            state = dict(
+                step=self.step,
+                skipped=self.skipped,
+                epoch=(self.epoch, self.epoch_start),
+                network=self.network.state_dict(),
+                average=self.average,
+                optimizer=self.optimizer.state_dict(),
+            )
+            write_atomically(state, self.out / CHECKPOINT)
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.step, self.skipped = state["step"], state["skipped"]
+        self.epoch, self.epoch_start = state.get("epoch", (0, 0))
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.average = state["average"]
+
+    def warm_start(self, weights: dict[str, Tensor]) -> None:
+        """Takes over whatever weights fit from another run; the rest stays as initialised."""
+        own = self.network.state_dict()
+        fitting = {name: tensor for name, tensor in weights.items() if name in own and own[name].shape == tensor.shape}
+        self.network.load_state_dict(own | fitting)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a model folder, of a run's folder or of a checkpoint: averaged ones where there are any."""
+    if path.is_dir() and not (path / CHECKPOINT).exists():
+        return load_model(path)[0].state_dict()
+    file = path / CHECKPOINT if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"start={path}: expected a model folder, a run's folder or a checkpoint")
+    weights: dict[str, Tensor] = torch.load(file, weights_only=True)["average"]
+    return weights
+
+
+def write_atomically(state: dict[str, Any], path: Path) -> None:
+    """A reader, or a run that was killed in between, sees the old file or the new one, never a part."""
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
