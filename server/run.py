@@ -110,20 +110,24 @@ def serve(settings: Settings) -> int:
     except OSError as error:
         print(f"monoscribe serve: host={settings.host}, port={settings.port}: {error.strerror or error}", file=sys.stderr)
         return 1
-    if settings.workers == 1:
-        return run_process(settings, listener)
-    from server.workers import Supervisor
+    with listener:
+        if settings.workers == 1:
+            return run_process(settings, listener)
+        from server.workers import Supervisor  # which starts processes with what is here
 
-    return Supervisor(settings, listener).run()
+        return Supervisor(settings, listener).run()
 
 
 def listen(settings: Settings) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(address)
-    listener.listen(BACKLOG)
-    listener.set_inheritable(True)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 

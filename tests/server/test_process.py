@@ -39,18 +39,7 @@ def model_folder(network: Network, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @contextmanager
 def serving(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    command = [
-        sys.executable,
-        "-W",
-        "error::ResourceWarning",
-        "monoscribe.py",
-        "serve",
-        "--port",
-        "0",
-        "--model",
-        str(folder),
-        *flags,
-    ]
+    command = [sys.executable, "monoscribe.py", "serve", "--port", "0", "--model", str(folder), *flags]
     environment = {name: text for name, text in os.environ.items() if not name.startswith("MONOSCRIBE_")}
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,16 +56,24 @@ def test_keys_come_from_both_places(tmp_path: Path) -> None:
     assert Settings(api_keys="a, b,", api_keys_file=str(file)).keys == ("a", "b", "c", "d")
 
 
+@pytest.fixture
+def logs_as_before() -> Iterator[None]:
+    """The command sets up the logs of the whole process."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+@pytest.mark.usefixtures("logs_as_before")
 def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert monoscribe.main(["serve", "--port", "-1"]) == 2
     assert capsys.readouterr().err == "monoscribe serve: port=-1: expected 0..65535\n"
-    assert monoscribe.main(["serve", "--model", "/nowhere"]) == 1
+    assert monoscribe.main(["serve", "--port", "0", "--model", "/nowhere"]) == 1
     assert "monoscribe serve: /nowhere/model.json: No such file" in capsys.readouterr().err
 
 
 def test_the_command_names_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     for name in [name for name in sys.modules if name.startswith("server.run")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
