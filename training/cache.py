@@ -5,7 +5,6 @@ Audio is what costs time to decode; deltas, normalisation and augmentation are c
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -15,26 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import soundfile
-import soxr
 import torch
 
 from model.config import FeatureConfig
-from model.features import HOP, OVERLAP, SAMPLE_RATE, Features, clean
+from model.features import HOP, OVERLAP, Features, clean
+from training.audio import AudioError, read_audio
+from training.corpora.utterance import Utterance as Utterance
 
 FEATURES_FILE = "mels.f16"
 INDEX_FILE = "index.json"
 CHUNK_OF_CLIPS = 64
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """One recording of a corpus. `text` is as written; `part` names the set that it is reported under."""
-
-    path: Path
-    text: str
-    speaker: str = ""
-    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,14 +34,6 @@ class CachedUtterance:
     part: str
     first: int
     frames: int
-
-
-def read_audio(path: Path) -> npt.NDArray[np.float32]:
-    """Mono samples at the model's rate of any file that libsndfile reads."""
-    samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    mono = samples.mean(axis=1)
-    resampled: npt.NDArray[np.float32] = mono if rate == SAMPLE_RATE else soxr.resample(mono, rate, SAMPLE_RATE)
-    return resampled
 
 
 class FeatureCache:
@@ -94,15 +75,10 @@ def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, 
                 )
                 first += len(mels)
     partial.replace(folder / FEATURES_FILE)
-    (folder / INDEX_FILE).write_text(json.dumps(dict(bins=config.bins, utterances=entries)))
+    index = folder / (INDEX_FILE + ".partial")
+    index.write_text(json.dumps(dict(bins=config.bins, utterances=entries)))
+    index.replace(folder / INDEX_FILE)
     return unread
-
-
-def read_manifest(path: Path) -> Iterator[Utterance]:
-    """Utterances of a TSV file with the columns path, text and, where there are any, speaker and set."""
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            yield Utterance(path.parent / row["path"], row.get("text") or "", row.get("speaker") or "", row.get("set") or "")
 
 
 def _chunks(utterances: list[Utterance]) -> Iterator[list[Utterance]]:
@@ -119,7 +95,7 @@ def _extract(utterances: list[Utterance], config: FeatureConfig) -> list[npt.NDA
 def _log_mel(features: Features, path: Path) -> npt.NDArray[np.float16] | None:
     try:
         samples = clean(torch.from_numpy(read_audio(path)))
-    except soundfile.LibsndfileError:
+    except AudioError:
         return None
     whole = len(samples) // HOP * HOP
     if whole == 0:

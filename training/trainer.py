@@ -33,6 +33,8 @@ class Trainer:
     def __init__(
         self, recipe: Recipe, cache: FeatureCache, out: Path, *, start: Path | None = None, rank: int = 0, replicas: int = 1
     ) -> None:
+        if cache.bins != recipe.model.features.bins:
+            raise ValueError(f"data: features of {cache.bins} bins; expected {recipe.model.features.bins}, as the recipe says")
         self.recipe, self.cache, self.out, self.rank, self.replicas = recipe, cache, out, rank, replicas
         self.spelling = SPELLINGS[recipe.symbols]()
         torch.manual_seed(recipe.seed)

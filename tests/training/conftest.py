@@ -9,7 +9,8 @@ import soundfile
 
 from model.config import AttentionConfig, DecoderConfig, EncoderConfig, FeatureConfig, ModelConfig
 from tests.conftest import babble
-from training.cache import FeatureCache, Utterance, build
+from training.cache import FeatureCache, build
+from training.corpora import Utterance
 from training.recipe import Augmentation, Data, Loss, Optimizer, Recipe
 
 TINY = ModelConfig(

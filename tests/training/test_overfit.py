@@ -17,7 +17,9 @@ from model.config import AttentionConfig, DecoderConfig, EncoderConfig, FeatureC
 from model.features import SAMPLE_RATE
 from model.network import Network
 from tests.conftest import SHARED_SPEECH
-from training.cache import FeatureCache, Utterance, build, read_audio
+from training.audio import read_audio
+from training.cache import FeatureCache, build
+from training.corpora import Utterance
 from training.evaluate import transcribe
 from training.recipe import Attention, Augmentation, Data, Loss, Optimizer, Recipe
 from training.text import Characters

@@ -1,0 +1,216 @@
+"""Readers of corpora, on small trees in each corpus's own layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.symbols import NOISE
+from tests.training.conftest import TINY
+from tests.training.sphere import BLOCK, write_sphere
+from training.audio import read_audio
+from training.cache import FeatureCache, build
+from training.corpora import read_corpus, split_part
+from training.corpora.manifest import read_manifest, write_manifest
+from training.corpora.timit import CORE_TEST_SPEAKERS, DEV_SPEAKERS
+from training.corpora.wsj import spoken
+from training.text import Characters, Phones
+
+SOUND = (np.sin(np.arange(20 * BLOCK) / 9) * 9000).astype(np.int16)
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def wsj(tmp_path: Path) -> Path:
+    """Discs as they were pressed: an index and transcripts on one, recordings on others, one of them in capitals."""
+    zero, one = tmp_path / "LDC93S6B", tmp_path / "LDC94S13B"
+    write(
+        zero / "11-13.1/wsj0/doc/indices/train/tr_s_wv1.ndx",
+        ";; Sennheiser training\n"
+        "11_1_1:wsj0/si_tr_s/01i/01ic0201.wv1\n11_1_1:wsj0/si_tr_s/01i/01ic0202.wv1\n11_2_1:wsj0/si_tr_s/401/401c0201.wv1\n",
+    )
+    write(zero / "11-13.1/wsj0/doc/indices/test/nvp/si_et_20.ndx", ";; eval\n11_13_1:wsj0/si_et_20/440/440c0401\n")
+    write(one / "13-34.1/wsj1/doc/indices/si_tr_s.ndx", "13_1_1: wsj1/si_tr_s/46z/46zc0301.wv1\n")
+    write(one / "13-34.1/wsj1/doc/indices/h1_p0.ndx", "13_16_1: wsj1/si_dt_20/4k0/4k0c0301.wv1\n")
+    write(
+        zero / "11-4.1/wsj0/transcrp/dots/si_tr_s/01i/01ic0200.dot",
+        "Mr. Smith [tap] paid ,COMMA he said .PERIOD (01ic0201)\n*Moreover* <the> we:ll . \\&AMPERSAND pre(tend)- (01ic0202)\n",
+    )
+    write(
+        zero / "11-14.1/wsj0/transcrp/dots/si_et_20/440/440c0400.dot",
+        "Drexel [<door_slam] wasn't [phone_ring/] it [/phone_ring] (440c0401)\n",
+    )
+    write(one / "13-34.1/wsj1/trans/wsj1/si_tr_s/46z/46zc0300.dot", "Ten %PERCENT ~ (46zc0301)\n")
+    write(one / "13-34.1/wsj1/trans/wsj1/si_dt_20/4k0/4k0c0300.lsn", "SALE OF THE HOTELS (4K0C0301)\n")
+    write_sphere(zero / "11-1.1/wsj0/si_tr_s/01i/01ic0201.wv1", SOUND)
+    write_sphere(zero / "11-1.1/wsj0/si_tr_s/01i/01ic0202.wv1", SOUND, shorten=True)
+    write_sphere(zero / "11-14.1/wsj0/si_et_20/440/440c0401.wv1", SOUND, shorten=True)
+    write_sphere(one / "13-1.1/wsj1/si_tr_s/46z/46zc0301.wv1", SOUND)
+    write_sphere(one / "13-16.1/WSJ1/SI_DT_20/4K0/4K0C0301.WV1", SOUND)
+    return tmp_path
+
+
+def test_wsj_has_its_official_sets(wsj: Path) -> None:
+    training = read_corpus(str(wsj), "train")
+    assert [utterance.path.name for utterance in training] == ["01ic0201.wv1", "01ic0202.wv1", "46zc0301.wv1"]
+    assert [utterance.speaker for utterance in training] == ["01i", "01i", "46z"]
+    assert {utterance.part for utterance in training} == {"si284"}
+    assert len(read_corpus(f"{wsj}:si84", "train")) == 2
+    (dev,), (test,) = read_corpus(str(wsj), "dev"), read_corpus(str(wsj), "test")
+    assert (dev.text, dev.part, dev.path.name) == ("SALE OF THE HOTELS", "dev93", "4K0C0301.WV1")
+    assert (test.text, test.part) == ("Drexel wasn't it", "eval92")
+    for utterance in (*training, dev, test):
+        np.testing.assert_allclose(read_audio(utterance.path), SOUND / 32768, atol=1e-6)
+
+
+def test_wsj_text_is_what_was_said(wsj: Path) -> None:
+    texts = [utterance.text for utterance in read_corpus(str(wsj), "train")]
+    assert texts == [f"Mr. Smith {NOISE} paid comma he said period", "Moreover the well ampersand pre-", "Ten percent"]
+    assert Characters().reference(texts[0]) == "mr smith paid comma he said period"
+    assert Characters().reference(texts[1]) == "moreover the well ampersand pre"
+
+
+@pytest.mark.parametrize(
+    ("dot", "text"),
+    [
+        ('"DOUBLE-QUOTE I do "DOUBLE-QUOTE', "double quote I do double quote"),
+        ("twenty -HYPHEN one --DASH yes ?QUESTION-MARK", "twenty hyphen one dash yes question mark"),
+        ("(LEFT-PAREN no )RIGHT-PAREN ;SEMI-COLON :COLON", "left paren no right paren semi colon colon"),
+        ("A. T. \\& T. .POINT five", "A. T. & T. point five"),
+        ("[loud_breath] . well [door_slam>] then ~", f"{NOISE} well then"),
+        ("the '90s can't", "the '90s can't"),
+    ],
+)
+def test_marks_of_detailed_transcripts(dot: str, text: str) -> None:
+    assert spoken(dot) == text
+
+
+def test_wsj_without_a_disc_names_what_is_missing(wsj: Path) -> None:
+    (wsj / "LDC93S6B/11-1.1/wsj0/si_tr_s/01i/01ic0202.wv1").unlink()
+    with pytest.raises(ValueError, match=r"no wsj0/si_tr_s/01i/01ic0202\.wv1, which .*tr_s_wv1\.ndx names: is a disc missing"):
+        read_corpus(str(wsj), "train")
+    (wsj / "LDC94S13B/13-34.1/wsj1/doc/indices/h1_p0.ndx").unlink()
+    with pytest.raises(ValueError, match=r"no wsj1/doc/indices/h1_p0\.ndx, the index of dev93"):
+        read_corpus(str(wsj), "dev")
+    with pytest.raises(ValueError, match="part='si285': expected one of si84, si284, dev93, eval92 of WSJ"):
+        read_corpus(f"{wsj}:si285", "train")
+
+
+@pytest.fixture(params=[str.upper, str.lower], ids=["upper", "lower"])
+def timit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    for side, speaker in (("train", "fcjf0"), ("test", "mdab0"), ("test", "faks0"), ("test", "mxyz0")):
+        for sentence in ("sa1", "si1027", "sx37"):
+            stem = request.param(f"{side}/dr1/{speaker}/{sentence}")
+            write_sphere(tmp_path / "TIMIT" / f"{stem}{request.param('.wav')}", SOUND)
+            write(tmp_path / "TIMIT" / f"{stem}{request.param('.phn')}", "0 3050 h#\n3050 4559 sh\n4559 5723 ix\n5723 6642 q\n")
+    return tmp_path
+
+
+def test_timit_has_its_official_sets(timit: Path) -> None:
+    sets = {role: read_corpus(str(timit / "TIMIT"), role) for role in ("train", "dev", "test")}
+    assert {role: [u.speaker for u in found] for role, found in sets.items()} == {
+        "train": ["fcjf0"] * 2,
+        "dev": ["faks0"] * 2,
+        "test": ["mdab0"] * 2,
+    }
+    assert sets["train"] == read_corpus(str(timit), "train")  # the folder above will do as well
+    assert sets["test"][0].text == "h# sh ix q"
+    assert Phones().reference(sets["test"][0].text) == "sil sh ih"
+    assert all(len(read_audio(utterance.path)) == len(SOUND) for utterance in sets["train"])
+    assert (len(CORE_TEST_SPEAKERS), len(DEV_SPEAKERS)) == (24, 50)
+    assert not CORE_TEST_SPEAKERS & DEV_SPEAKERS
+
+
+def test_librispeech(tmp_path: Path) -> None:
+    for part in ("train-clean-100", "dev-clean", "dev-other"):
+        write(tmp_path / f"LibriSpeech/{part}/84/121/84-121.trans.txt", "84-121-0000 GO DO YOU HEAR\n84-121-0001 BUT YES\n")
+    training, dev = read_corpus(str(tmp_path), "train"), read_corpus(str(tmp_path / "LibriSpeech"), "dev")
+    assert training[0].path == tmp_path / "LibriSpeech/train-clean-100/84/121/84-121-0000.flac"
+    assert (training[0].text, training[0].speaker, training[0].part) == ("go do you hear", "84", "train-clean-100")
+    assert [utterance.part for utterance in dev] == ["dev-clean"] * 2 + ["dev-other"] * 2
+    assert len(read_corpus(f"{tmp_path}:dev-other", "dev")) == 2
+    with pytest.raises(ValueError, match=r"part='eval': expected one of train-clean-100, .* of LibriSpeech"):
+        read_corpus(f"{tmp_path}:eval", "dev")
+
+
+def test_common_voice(tmp_path: Path) -> None:
+    (tmp_path / "clips").mkdir()
+    write(tmp_path / "train.tsv", 'client_id\tpath\tsentence\tup_votes\nabc\ta.mp3\tHe said "no.\t2\n')
+    write(tmp_path / "dev.tsv", "client_id\tpath\tsentence\tup_votes\n")
+    (utterance,) = read_corpus(str(tmp_path), "train")
+    assert (utterance.path, utterance.text, utterance.speaker) == (tmp_path / "clips/a.mp3", 'He said "no.', "abc")
+    with pytest.raises(ValueError, match="no utterances"):
+        read_corpus(str(tmp_path), "dev")
+    with pytest.raises(ValueError, match="part='test': expected one of train, dev of Common Voice"):
+        read_corpus(str(tmp_path), "test")
+
+
+def test_a_folder_of_recordings(tmp_path: Path) -> None:
+    write_sphere(tmp_path / "anna/1.wav", SOUND)
+    write(tmp_path / "anna/1.txt", "Good morning.\n")
+    write(tmp_path / "2.wav", "")
+    write(tmp_path / "2.txt", "alone")
+    write(tmp_path / "3.wav", "no text")
+    utterances = read_corpus(str(tmp_path), "train")
+    assert [(u.path.name, u.text, u.speaker) for u in utterances] == [("2.wav", "alone", "2"), ("1.wav", "Good morning.", "anna")]
+    assert build(utterances, tmp_path / "cache", TINY.features, workers=1) == 1  # the empty file
+    (cached,) = FeatureCache(tmp_path / "cache").utterances
+    assert (cached.name, cached.text, cached.frames) == ("1.wav", "Good morning.", len(SOUND) // 160)
+
+
+def test_manifests(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", 'path\tset\tspeaker\ttext\nclips/1.wav\tx\ts1\tSay "hi\nclips/2.wav\ty\t\t\n')
+    lines = [dict(path="clips/1.wav", text='Say "hi', speaker="s1", set="x"), dict(path="clips/2.wav", set="y")]
+    write(tmp_path / "a.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n\n")
+    listed = list(read_manifest(tmp_path / "a.tsv"))
+    assert listed == list(read_manifest(tmp_path / "a.jsonl"))
+    assert listed[0].path == tmp_path / "clips/1.wav"
+    assert (listed[0].text, listed[0].part, listed[1].text) == ('Say "hi', "x", "")
+    assert read_corpus(f"{tmp_path / 'a.tsv'}:y", "test") == listed[1:]
+
+
+def test_a_manifest_survives_writing(tmp_path: Path) -> None:
+    write_manifest(tmp_path / "b.tsv", [dict(path="1.wav", text="two\twords\n", speaker="s", set="")])
+    (utterance,) = read_manifest(tmp_path / "b.tsv")
+    assert (utterance.path, utterance.text) == (tmp_path / "1.wav", "two words")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "file\ttext\n1.wav\thi\n", "line 2: no path; expected the columns path, text, speaker, set"),
+        ("a.jsonl", '{"text": "hi"}\n', "line 1: no path"),
+        ("a.jsonl", "{oops\n", "line 1: not JSON"),
+        ("a.jsonl", "[1]\n", r"line 1: \[1\]: expected an object"),
+        ("a.csv", "path,text\n", r"expected a \.tsv or \.jsonl file"),
+        ("a.tsv", "path\ttext\n", "no utterances"),
+    ],
+)
+def test_manifests_that_are_none(name: str, content: str, message: str, tmp_path: Path) -> None:
+    write(tmp_path / name, content)
+    with pytest.raises(ValueError, match=message):
+        read_corpus(str(tmp_path / name), "train")
+
+
+def test_a_folder_that_is_no_corpus(tmp_path: Path) -> None:
+    write(tmp_path / "notes.txt", "nothing")
+    with pytest.raises(ValueError, match=r"not a corpus; expected one of: WSJ .*TIMIT .*LibriSpeech .*recordings"):
+        read_corpus(str(tmp_path), "train")
+    with pytest.raises(ValueError, match="no such file or folder"):
+        read_corpus(str(tmp_path / "absent"), "train")
+
+
+def test_a_part_is_what_follows_the_last_colon(tmp_path: Path) -> None:
+    odd = tmp_path / "a:b"
+    odd.mkdir()
+    assert split_part(str(odd)) == (odd, "")
+    assert split_part(f"{odd}:dev") == (odd, "dev")
+    assert split_part(f"{tmp_path}:dev") == (tmp_path, "dev")
+    assert split_part("nowhere:dev") == (Path("nowhere:dev"), "")
