@@ -6,7 +6,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from model import Recognizer
@@ -52,6 +53,7 @@ class Hall:
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[str, Live] = {}
+        self._reserved = 0
         self._kept: dict[str, tuple[float, Live]] = {}  # over, but a client may still come for their last words
         self.worker = Worker(recognizer.batch(), self._post, self._wake, on_step=on_step, gather=settings.gather_seconds)
         self._ticker: asyncio.Task[None] | None = None
@@ -83,16 +85,21 @@ class Hall:
 
     def open(self) -> Live:
         """A new session, which waits for its first message."""
-        if self.is_draining:
-            raise FullError("the server is about to go")
-        if not self.worker.is_alive:
-            raise FullError("the recogniser is not running")
-        if len(self._sessions) >= self.settings.max_sessions and not self._evict():
-            raise FullError(f"{self.settings.max_sessions} sessions are open")
+        self._check_room()
         name = (self.relay.prefix if self.relay is not None else "") + secrets.token_urlsafe(16)
         live = Live(name, self.worker, self.settings, self.model, self._heard)
         self._sessions[live.name] = live
         return live
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Holds a session's place for whoever will open one: a file on its way in."""
+        self._check_room()
+        self._reserved += 1
+        try:
+            yield
+        finally:
+            self._reserved -= 1
 
     def resume(self, resume: Resume) -> tuple[Live, Attachment]:
         live = self._sessions.get(resume.session)
@@ -124,6 +131,14 @@ class Hall:
         for live in list(self._sessions.values()):
             live.feed(End("draining"))
         await self._is_empty(self.settings.stall_seconds)
+
+    def _check_room(self) -> None:
+        if self.is_draining:
+            raise FullError("the server is about to go")
+        if not self.worker.is_alive:
+            raise FullError("the recogniser is not running")
+        if len(self._sessions) + self._reserved >= self.settings.max_sessions and not self._evict():
+            raise FullError(f"{self.settings.max_sessions} sessions are open")
 
     async def _is_empty(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

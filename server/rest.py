@@ -55,7 +55,7 @@ async def transcribe(
         endpointing=endpointing, beam=beam, status_interval=0,
     )  # fmt: skip
     async with AsyncExitStack() as stack:
-        upload = await stack.enter_async_context(receive_upload(request, hall.settings))
+        upload = await stack.enter_async_context(receive_upload(request, hall))
         messages = transcribe_file(hall, upload.file, start)
         first = await anext(messages)  # whatever is wrong from the beginning still gets a status of its own
         if stream:

@@ -10,7 +10,7 @@ Every way through it ends with exactly one `Closed`, after which it answers noth
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 from model import Emission, EndpointConfig, Event, StreamOptions
 from server.messages import (
@@ -140,7 +140,7 @@ class Session:
 
     def _start(self, start: Start) -> list[Output]:
         try:
-            options = stream_options(start)
+            options = stream_options(start, self._limits)
         except ProtocolError as problem:
             return self._fail(problem.error)
         self.phase, self.accepted = "open", start
@@ -212,14 +212,12 @@ class Session:
         return self.seq
 
 
-def stream_options(start: Start) -> StreamOptions:
-    """What the engine is asked for. A beam wider than one is passed on only where the engine has such a thing."""
-    extra: dict[str, Any] = {}
-    if "beam" in StreamOptions.__dataclass_fields__:
-        extra["beam"] = start.beam
-    elif start.beam != 1:
-        raise ProtocolError(Error("bad_message", f"beam={start.beam}: expected 1", "beam", str(start.beam), "1"))
+def stream_options(start: Start, limits: SessionLimits) -> StreamOptions:
+    """What the engine is asked for."""
+    if start.beam > limits.beam:
+        accepted = f"whole number 1..{limits.beam}"
+        raise ProtocolError(Error("bad_message", f"beam={start.beam}: expected {accepted}", "beam", str(start.beam), accepted))
     try:
-        return StreamOptions(sample_rate=start.sample_rate, endpoint=EndpointConfig(silence=start.endpointing), **extra)
+        return StreamOptions(start.sample_rate, EndpointConfig(silence=start.endpointing), start.beam)
     except ValueError as problem:
         raise ProtocolError(Error("bad_message", str(problem), str(problem).partition("=")[0])) from problem

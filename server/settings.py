@@ -20,11 +20,10 @@ def _setting(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """Seconds."""
-
-    idle: float = 60.0
+    idle: float = 60.0  # seconds, as all but the last
     longest: float = 4 * 3600.0
     resume: float = 30.0
+    beam: int = 8
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class Settings:
     buffer_seconds: float = _setting(10.0, "unprocessed audio per session; a client that sends faster is slowed by its socket")
     idle_seconds: float = _setting(60.0, "a session that sends nothing for so long is finished")
     session_seconds: float = _setting(4 * 3600.0, "longest session")
+    max_beam: int = _setting(8, "most hypotheses that a session may ask for; wide beams cost much")
     resume_seconds: float = _setting(30.0, "how long a session whose connection broke is kept")
     send_seconds: float = _setting(15.0, "a client that does not read for so long is dropped")
     journal_messages: int = _setting(512, "messages per session that are kept for a resume")
@@ -63,6 +63,7 @@ class Settings:
         _check_range(self, "port", 0, 65_535)
         _check_range(self, "workers", 1, 256)
         _check_range(self, "max_sessions", 1, 100_000)
+        _check_range(self, "max_beam", 1, 16)
         _check_range(self, "max_message_bytes", 1024, 1 << 30)
         _check_range(self, "buffer_seconds", 0.5, 3600)
         _check_range(self, "journal_messages", 16, 1 << 20)
@@ -98,7 +99,7 @@ class Settings:
 
     @property
     def session_limits(self) -> SessionLimits:
-        return SessionLimits(self.idle_seconds, self.session_seconds, self.resume_seconds)
+        return SessionLimits(self.idle_seconds, self.session_seconds, self.resume_seconds, self.max_beam)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from server.hall import Hall
 from server.messages import Error, ProtocolError
-from server.settings import Settings
 
 IN_MEMORY = 1 << 20  # bytes, before an upload goes to a temporary file
 MOST_FIELDS = 50
@@ -27,13 +27,18 @@ class Upload:
 
 
 @asynccontextmanager
-async def receive_upload(request: Request, settings: Settings) -> AsyncIterator[Upload]:
-    """Raises ProtocolError if there is no file, or it is too large, or comes too slowly. The file is gone afterwards."""
+async def receive_upload(request: Request, hall: Hall) -> AsyncIterator[Upload]:
+    """Raises FullError if there is no room, ProtocolError if there is no file, or too large a one, or it comes too slowly.
+
+    The file is gone afterwards.
+    """
+    settings = hall.settings
     body = _bounded(request, settings.max_upload_bytes)
     try:
-        async with asyncio.timeout(settings.upload_seconds):
-            is_form = request.headers.get("content-type", "").startswith("multipart/form-data")
-            upload = await (_from_form(request, body) if is_form else _from_body(body))
+        with hall.place():
+            async with asyncio.timeout(settings.upload_seconds):
+                is_form = request.headers.get("content-type", "").startswith("multipart/form-data")
+                upload = await (_from_form(request, body) if is_form else _from_body(body))
     except TimeoutError:
         raise ProtocolError(Error("too_slow", f"file: not here in {settings.upload_seconds} s", "file")) from None
     except MultiPartException as problem:

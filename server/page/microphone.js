@@ -17,7 +17,7 @@ export class Microphone {
   #node;
   #ended;
 
-  // `heard(samples)` is called with each piece, `lost()` if the microphone vanishes.
+  // `heard(samples, rate)` is called with each piece, `lost()` if the microphone vanishes.
   static async open(deviceId, heard, lost) {
     if (!navigator.mediaDevices) {
       throw new MicrophoneError("Browsers give the microphone only to secure pages: open this one by https, or on localhost.");
@@ -71,7 +71,7 @@ export class Microphone {
     await this.#context.audioWorklet.addModule(new URL("./capture-worklet.js", import.meta.url));
     this.#node = new AudioWorkletNode(this.#context, "capture", { numberOfOutputs: 0 });
     this.#ended = new Promise((resolve) => {
-      this.#node.port.onmessage = ({ data }) => (data === null ? resolve() : heard(data));
+      this.#node.port.onmessage = ({ data }) => (data === null ? resolve() : heard(data, this.rate));
     });
     source.connect(this.#node);
     await this.#context.resume();

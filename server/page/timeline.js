@@ -20,6 +20,7 @@ export class Timeline {
   #dropped = 0; // columns that are no longer kept
   #spectrum = null;
   #marks = [];
+  #settledMarks = 0; // how many of them belong to segments
   #segments = [];
   #end = null; // time at the right edge if the user has moved it; null follows the sound
   #isLive = false;
@@ -43,8 +44,8 @@ export class Timeline {
     requestAnimationFrame(draw);
   }
 
-  get isFollowing() {
-    return this.#end === null;
+  get isLive() {
+    return this.#isLive;
   }
 
   // ---------------------------------------------------------------- what there is to show
@@ -80,19 +81,21 @@ export class Timeline {
     this.#dirty = true;
   }
 
-  // The marks after `time` are void.
-  unmark(time) {
-    this.#marks = this.#marks.filter((mark) => mark.time <= time);
+  // The marks since the last segment are void.
+  unmark() {
+    this.#marks.length = this.#settledMarks;
     this.#dirty = true;
   }
 
   settle(segment) {
     this.#segments.push(segment);
+    this.#settledMarks = this.#marks.length;
     this.#dirty = true;
   }
 
   clear() {
-    [this.#columns, this.#marks, this.#segments, this.#dropped, this.duration] = [[], [], [], 0, 0];
+    [this.#columns, this.#marks, this.#segments] = [[], [], []];
+    this.#settledMarks = this.#dropped = this.duration = 0;
     this.follow();
   }
 
@@ -232,10 +235,7 @@ export class Timeline {
     for (let second = Math.max(0, Math.ceil(start)); second <= end; second++) {
       const x = Math.round((second - start) * PIXELS_PER_SECOND) + 0.5;
       context.strokeStyle = this.#colours.line;
-      context.beginPath();
-      context.moveTo(x, height - AXIS_HEIGHT);
-      context.lineTo(x, height - AXIS_HEIGHT + 4);
-      context.stroke();
+      line(context, x, height - AXIS_HEIGHT, height - AXIS_HEIGHT + 4);
       context.fillStyle = this.#colours.muted;
       context.fillText(shortClock(second), x, height - 7);
     }
@@ -265,10 +265,9 @@ export class Timeline {
       const y = laneTop + 6 + (mark.row + 0.5) * ROW_HEIGHT;
       context.strokeStyle = this.#colours.mark;
       context.globalAlpha = mark.startsWord ? 0.85 : 0.4;
-      context.beginPath();
-      context.moveTo(x, 0);
-      context.lineTo(x, y - 8);
-      context.stroke();
+      line(context, x, 0, laneTop);
+      context.globalAlpha = 0.25;
+      line(context, x, laneTop, y - 8);
       context.globalAlpha = 1;
       context.fillStyle = this.#colours.text;
       context.fillText(mark.text, x, y);
@@ -297,6 +296,13 @@ export class Timeline {
     this.#context.fillStyle = this.#colours.mark;
     this.#context.fillRect(x, 0, 1.5, laneTop);
   }
+}
+
+function line(context, x, top, bottom) {
+  context.beginPath();
+  context.moveTo(x, top);
+  context.lineTo(x, bottom);
+  context.stroke();
 }
 
 function firstAfter(marks, time) {

@@ -76,7 +76,11 @@ def run_server(settings: Settings, recognizer: Recognizer) -> Iterator[RunningSe
         started.set()
         await serving
 
-    thread = threading.Thread(target=lambda: asyncio.run(main()), name="uvicorn")
+    def run() -> None:
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:  # uvloop where there is one, as in production
+            runner.run(main())
+
+    thread = threading.Thread(target=run, name="uvicorn")
     thread.start()
     assert started.wait(60)
     assert server.started

@@ -8,13 +8,14 @@ import logging
 import re
 import ssl
 import subprocess
+import threading
 from pathlib import Path
 
 import httpx
 import pytest
 import websockets
 
-from model import Recognizer
+from model import Event, Recognizer
 from server.logs import LineFormatter
 from server.messages import Error, Stop
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
@@ -58,6 +59,22 @@ async def test_a_dead_engine_takes_health_and_readiness_down(start_server: Serve
     assert (await get(server, "/readyz")).status_code == 503
     with pytest.raises(websockets.InvalidStatus):
         await converse(server.stream_url, [Stop()])
+
+
+async def test_a_stalled_engine_fails_its_sessions_instead_of_letting_them_hang(start_server: ServerFactory) -> None:
+    server = start_server(stall_seconds=0.3)
+    release = threading.Event()
+
+    def stall() -> dict[int, list[Event]]:
+        release.wait(60)
+        return {}
+
+    server.hall.worker._engine.step = stall  # type: ignore[method-assign]
+    heard = await converse(server.stream_url, [pcm(noise(1, seed=1))])
+    assert heard.code == 1011
+    assert [message.code for message in heard.messages if isinstance(message, Error)] == ["engine_failed"]
+    assert (await get(server, "/healthz")).status_code == 503
+    release.set()
 
 
 async def test_keys(start_server: ServerFactory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model import Emission, Segment, StreamOptions, Word
+from model import Emission, Segment, Word
 from server.messages import (
     Audio,
     ClientMessage,
@@ -180,13 +180,13 @@ def test_draining_is_announced_then_everything_is_said() -> None:
     assert (closed.reason, closed.bytes, core.close_code) == ("draining", 2, 1012)
 
 
-def test_a_beam_that_the_engine_lacks_is_refused() -> None:
-    outputs = session().feed(Start(beam=4))
-    if "beam" in StreamOptions.__dataclass_fields__:
-        assert isinstance(outputs[0], Ready)
-    else:
-        assert isinstance(outputs[0], Error)
-        assert outputs[0].message == "beam=4: expected 1"
+def test_a_beam_wider_than_the_server_offers_is_refused() -> None:
+    opened = session().feed(Start(beam=LIMITS.beam))[1]
+    assert isinstance(opened, OpenStream)
+    assert opened.options.beam == LIMITS.beam
+    refused = session().feed(Start(beam=LIMITS.beam + 1))[0]
+    assert isinstance(refused, Error)
+    assert refused.message == f"beam={LIMITS.beam + 1}: expected whole number 1..{LIMITS.beam}"
 
 
 CLIENT: st.SearchStrategy[ClientMessage] = st.one_of(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from model import Recognizer
+from model import Recognizer, StreamOptions
+from server.containers import decode_file
 from server.messages import ControlMessage, Flush, Flushed, Keepalive, Ready, Start, Status, Stop
+from tests.conftest import SHARED_SPEECH
 from tests.server.conftest import RunningServer, noise, pcm
 from tests.server.talk import assert_same, chunks, converse
 
@@ -78,3 +84,31 @@ async def test_keepalive_is_answered_with_the_lag(server: RunningServer) -> None
     assert isinstance(status, Status)
     assert status.bytes == 32_000
     assert 0 <= status.processed <= status.received == 1.0
+
+
+async def test_a_beam_says_what_it_says_offline(server: RunningServer, recognizer: Recognizer) -> None:
+    samples = noise(3, seed=5)
+    heard = await converse(server.stream_url + "?beam=3", [*chunks(pcm(samples), 5), Stop()])
+    assert_same(heard, recognizer.transcribe(samples, StreamOptions(beam=3)))
+
+
+async def test_real_speech_as_browsers_send_it(server: RunningServer, recognizer: Recognizer) -> None:
+    recordings = sorted((SHARED_SPEECH / "dev").glob("*.opus"))[:4]
+    if not recordings:
+        pytest.skip("no recordings here")
+    for number, path in enumerate(recordings):
+        data = path.read_bytes()
+        samples = np.concatenate(list(decode_file(io.BytesIO(data), "ogg")))
+        heard = await converse(server.stream_url + "?encoding=ogg", [*chunks(data, number, largest=2000), Stop()])
+        assert_same(heard, recognizer.transcribe(samples))
+
+
+async def test_the_documented_client_works(server: RunningServer, recognizer: Recognizer, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    samples = noise(3, seed=6)
+    (tmp_path / "speech.raw").write_bytes(pcm(samples))
+    code = code.replace("ws://127.0.0.1:8000", f"ws://127.0.0.1:{server.port}")
+    script = await asyncio.create_subprocess_exec(sys.executable, "-c", code, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
+    said, _ = await script.communicate()
+    assert said.decode() == "".join(segment.text for segment in recognizer.transcribe(samples).segments)

@@ -1,0 +1,319 @@
+// The page: a button, a picture of the sound, and the text as it grows.
+
+import { connect, ConnectionFailedError, ServerError } from "./client.js";
+import { asSrt, asText, asVtt, shortClock } from "./formats.js";
+import { listMicrophones, Microphone } from "./microphone.js";
+import { decode, pieces, RATE } from "./recording.js";
+import { Timeline } from "./timeline.js";
+import { Transcript } from "./transcript.js";
+import { setUpTheme } from "./theme.js";
+
+const LATE = 2; // seconds of lag worth a warning
+const FILE_BUFFER_SECONDS = 20; // the picture is not to run far ahead of the text
+const WRITERS = { txt: asText, srt: asSrt, vtt: asVtt };
+
+const $ = (id) => document.getElementById(id);
+const timeline = new Timeline($("timeline"), (following) => ($("follow").hidden = following));
+const transcript = new Transcript($("segments"), (seconds) => timeline.show(seconds));
+
+let job = null; // what runs: {stop()}; null if nothing does
+let source = ""; // of what is on the page: "microphone" or a file's name
+let key = new URLSearchParams(location.search).get("api_key") ?? sessionStorage.getItem("key") ?? "";
+let retry = null; // what to do again once there is a key
+
+// ---------------------------------------------------------------- a microphone
+async function record() {
+  if (source !== "microphone") clear();
+  source = "microphone";
+  const offset = timeline.duration; // a second recording goes on where the first ended
+  let session = null;
+  let stopped = false;
+  const early = []; // what is said before the server is there is heard, too
+  const heard = (samples, rate) => {
+    if (!timeline.isLive) timeline.begin(rate, true);
+    timeline.hear(samples);
+    showSound();
+    if (session) session.send(samples).catch(() => {}); // whoever iterates hears of it
+    else early.push(samples);
+  };
+  begin({
+    stop: async () => {
+      if (stopped) return;
+      stopped = true;
+      show("waiting", "Finishing");
+      await microphone?.stop();
+      session?.stop();
+    },
+  });
+  show("waiting", "Waiting for the microphone");
+  let microphone;
+  const own = job;
+  try {
+    microphone = await Microphone.open($("microphone").value, heard, () => {
+      complain("The microphone is gone. What it recorded has been transcribed.");
+      own.stop();
+    });
+    if (stopped) await microphone.stop();
+    fillMicrophones();
+    show("waiting", "Connecting");
+    const opened = await connect(undefined, { sample_rate: microphone.rate, apiKey: key });
+    while (early.length) await opened.send(early.shift());
+    session = opened;
+    if (stopped) session.stop();
+    else show("busy", "Listening");
+    await listen(session, offset, stopped ? "Finishing" : "Listening");
+    show("done", "Done");
+  } catch (error) {
+    fail(error, record);
+  } finally {
+    stopped = true;
+    await microphone?.stop();
+    finish();
+  }
+}
+
+// ---------------------------------------------------------------- a file
+async function transcribe(file) {
+  clear();
+  source = file.name;
+  let session = null;
+  let cancelled = false;
+  begin({
+    stop: () => {
+      cancelled = true;
+      session?.stop();
+    },
+  });
+  try {
+    show("waiting", `Reading ${file.name}`);
+    const samples = await decode(file);
+    session = await connect(undefined, { sample_rate: RATE, apiKey: key, bufferSeconds: FILE_BUFFER_SECONDS });
+    timeline.begin(RATE, false);
+    show("busy", `Transcribing ${file.name}`);
+    $("progress").hidden = false;
+    $("progress").max = samples.length / RATE;
+    const sending = send(session, samples, () => cancelled);
+    await listen(session, 0, `Transcribing ${file.name}`);
+    await sending;
+    show("done", cancelled ? "Stopped" : "Done");
+  } catch (error) {
+    fail(error, () => transcribe(file));
+  } finally {
+    session?.close();
+    finish();
+  }
+}
+
+async function send(session, samples, isCancelled) {
+  for (const piece of pieces(samples)) {
+    if (isCancelled()) return;
+    await session.send(piece);
+    timeline.hear(piece);
+    showSound();
+  }
+  session.stop();
+}
+
+// ---------------------------------------------------------------- what the server says
+async function listen(session, offset, doing) {
+  $("model").textContent = session.model ? ` · model ${session.model}` : "";
+  for await (const event of session) {
+    switch (event.type) {
+      case "text":
+        transcript.append(event.text, offset + event.time);
+        timeline.mark(event.text, offset + event.time);
+        showText();
+        break;
+      case "segment":
+        settle(shifted(event, offset));
+        break;
+      case "status":
+        showLag(timeline.duration - offset - event.processed);
+        $("progress").value = event.processed;
+        break;
+      case "interrupted":
+        show("waiting", "Connection lost, trying again");
+        break;
+      case "resumed":
+        if (event.restarted) {
+          transcript.void();
+          timeline.unmark();
+        }
+        show("busy", doing);
+        break;
+    }
+  }
+}
+
+function settle(segment) {
+  transcript.settle(segment);
+  timeline.settle(segment);
+  showText();
+}
+
+function shifted(segment, offset) {
+  const move = (part) => ({ ...part, start: part.start + offset, end: part.end + offset });
+  return { ...move(segment), words: segment.words.map(move) };
+}
+
+// ---------------------------------------------------------------- states
+function begin(started) {
+  job = started;
+  dismiss();
+  $("record").setAttribute("aria-pressed", "true");
+  $("record-text").textContent = "Stop";
+  $("microphone").disabled = $("file").disabled = true;
+  $("open").classList.add("disabled");
+  navigator.wakeLock?.request("screen").then(
+    (lock) => (started.release = () => lock.release()),
+    () => {}, // a screen that goes dark is no reason to stop
+  );
+}
+
+function finish() {
+  job?.release?.();
+  job = null;
+  timeline.end();
+  transcript.void();
+  showText();
+  $("record").setAttribute("aria-pressed", "false");
+  $("record-text").textContent = "Start";
+  $("microphone").disabled = $("file").disabled = false;
+  $("open").classList.remove("disabled");
+  $("progress").hidden = true;
+  showLag(null);
+}
+
+function fail(error, again) {
+  const isKnown = error instanceof ServerError || ["MicrophoneError", "FileError"].includes(error.name);
+  if (!isKnown) console.error(error);
+  show("idle", "Ready");
+  if (error instanceof ConnectionFailedError) complain(`${error.message} Is it running, and can this device reach it?`);
+  else complain(error.message);
+  if (error.code === "unauthorized") {
+    retry = again;
+    complain(key ? "The server does not know that API key." : "This server wants an API key.");
+    $("key-form").hidden = false;
+    $("key").focus();
+  }
+}
+
+function show(kind, text) {
+  $("state").dataset.kind = kind;
+  $("state-text").textContent = text;
+}
+
+function complain(sentence) {
+  $("problem-text").textContent = sentence;
+  $("key-form").hidden = true;
+  $("problem").hidden = false;
+}
+
+function dismiss() {
+  $("problem").hidden = true;
+}
+
+function showSound() {
+  $("empty-sound").hidden = true;
+  $("elapsed").textContent = shortClock(timeline.duration);
+}
+
+function showText() {
+  const words = transcript.segments.reduce((sum, segment) => sum + segment.text.split(" ").length, 0);
+  $("words").textContent = String(words);
+  $("empty-text").hidden = !transcript.isEmpty;
+  for (const button of document.querySelectorAll("#copy, #clear, [data-format]")) {
+    button.disabled = button.id === "clear" ? job !== null || !timeline.duration : !transcript.segments.length;
+  }
+}
+
+function showLag(seconds) {
+  $("lag").textContent = seconds === null ? "–" : `${Math.max(0, seconds).toFixed(1)} s`;
+  $("lag").classList.toggle("late", seconds > LATE);
+}
+
+function clear() {
+  transcript.clear();
+  timeline.clear();
+  source = "";
+  $("empty-sound").hidden = false;
+  $("elapsed").textContent = "0:00";
+  showText();
+}
+
+// ---------------------------------------------------------------- what the user does
+async function fillMicrophones() {
+  const chosen = $("microphone").value || localStorage.getItem("microphone") || "";
+  const devices = await listMicrophones();
+  const options = devices
+    .filter((device) => device.deviceId !== "default")
+    .map((device, index) => new Option(device.label || `Microphone ${index + 1}`, device.deviceId));
+  $("microphone").replaceChildren(new Option("Default microphone", ""), ...options);
+  $("microphone").value = options.some((option) => option.value === chosen) ? chosen : "";
+}
+
+function download(format) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([WRITERS[format](transcript.segments)], { type: "text/plain;charset=utf-8" }));
+  link.download = `${source === "microphone" ? "transcript" : source.replace(/\.[^.]*$/, "")}.${format}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+async function copy() {
+  const text = asText(transcript.segments);
+  try {
+    await navigator.clipboard.writeText(text);
+    $("copy").textContent = "Copied";
+    setTimeout(() => ($("copy").textContent = "Copy"), 1500);
+  } catch {
+    complain("The browser does not let this page copy. Select the text, or download it.");
+  }
+}
+
+function setUpDrop() {
+  let depth = 0; // dragenter and dragleave come for every element on the way
+  const over = (shown) => ($("drop").hidden = !shown);
+  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+  addEventListener("dragenter", (event) => hasFiles(event) && over(++depth > 0));
+  addEventListener("dragleave", (event) => hasFiles(event) && over(--depth > 0));
+  addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    over((depth = 0));
+    if (job) complain("Stop what is running first.");
+    else if (event.dataTransfer.files.length) transcribe(event.dataTransfer.files[0]);
+  });
+}
+
+$("record").addEventListener("click", () => (job ? job.stop() : record()));
+$("file").addEventListener("change", ({ target }) => {
+  const [file] = target.files;
+  target.value = "";
+  if (file && !job) transcribe(file);
+});
+$("microphone").addEventListener("change", () => localStorage.setItem("microphone", $("microphone").value));
+$("copy").addEventListener("click", copy);
+$("clear").addEventListener("click", clear);
+$("follow").addEventListener("click", () => timeline.follow());
+$("dismiss").addEventListener("click", dismiss);
+for (const button of document.querySelectorAll("[data-format]")) button.addEventListener("click", () => download(button.dataset.format));
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = $("key").value.trim();
+  sessionStorage.setItem("key", key);
+  dismiss();
+  retry?.();
+});
+addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey;
+  if (event.key.toLowerCase() === "r" && !isTyping && !event.repeat) $("record").click();
+});
+addEventListener("beforeunload", (event) => job && event.preventDefault());
+navigator.mediaDevices?.addEventListener("devicechange", fillMicrophones);
+setUpDrop();
+setUpTheme($("theme"), () => timeline.recolour());
+fillMicrophones();
+showText();
+document.documentElement.dataset.ready = "true";
