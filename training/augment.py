@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.features import LOG_FLOOR
+from model.features import BLOCK, LOG_FLOOR
 from training.batches import Batch
 from training.recipe import Augmentation
 
@@ -19,10 +19,14 @@ COLOUR_DEVIATION = 1.5  # nats
 
 
 def augment_mels(batch: Batch, options: Augmentation, step: int) -> Batch:
-    """Gain and noise, on log-mel features as they come from the cache."""
+    """Tempo, vocal tract, gain and noise, on log-mel features as they come from the cache."""
     if step < options.from_step:
         return batch
+    if options.tempo:
+        batch = at_tempo(batch, 1 + options.tempo * (2 * float(torch.rand(())) - 1))
     mels = batch.mels
+    if options.warp:
+        mels = warped(mels, 1 + options.warp * (2 * torch.rand(len(mels)) - 1))
     if options.noise:
         noisy = torch.rand(len(mels), 1, 1) < options.noise
         mels = torch.where(noisy & (mels > LOG_FLOOR), torch.logaddexp(mels, coloured_noise(mels)), mels)
@@ -30,6 +34,25 @@ def augment_mels(batch: Batch, options: Augmentation, step: int) -> Batch:
         gain = (torch.rand(len(mels), 1, 1) * 2 - 1) * options.gain
         mels = torch.where(mels > LOG_FLOOR, mels + gain, mels).clamp(min=LOG_FLOOR)
     return replace(batch, mels=mels)
+
+
+def at_tempo(batch: Batch, factor: float) -> Batch:
+    """The batch as if spoken `factor` times as slowly; lengths stay multiples of BLOCK frames."""
+    length = round(batch.mels.shape[1] * factor / BLOCK) * BLOCK
+    mels = functional.interpolate(batch.mels.transpose(1, 2), size=length, mode="linear").transpose(1, 2)
+    frames = (batch.frames * factor / BLOCK).ceil().long() * BLOCK
+    return replace(batch, mels=mels, frames=frames.clamp(max=length))
+
+
+def warped(mels: Tensor, factors: Tensor) -> Tensor:
+    """Bin k of each utterance (B, T, bins) becomes what was at bin k * factor (B,); beyond the last bin, the last one."""
+    last = mels.shape[2] - 1
+    places = (torch.arange(last + 1) * factors[:, None]).clamp(max=last)  # (B, bins)
+    below = places.floor().long()
+    share = (places - below)[:, None]
+    low = mels.gather(2, below[:, None].expand_as(mels))
+    high = mels.gather(2, (below + 1).clamp(max=last)[:, None].expand_as(mels))
+    return low + share * (high - low)
 
 
 def coloured_noise(mels: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ from training.recipe import Recipe
 def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tuple[Tensor, dict[str, float]]:
     """The loss to descend and its parts by name."""
     with torch.no_grad():
-        mels = augment_mels(batch, recipe.augmentation, step).mels
-        frames, _, _ = network.features.normalized(mels, network.features.initial_state(len(mels)))
+        batch = augment_mels(batch, recipe.augmentation, step)
+        frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
         frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
     memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))  # (B, T, D)
     lengths = batch.frames // network.config.encoder.reduction

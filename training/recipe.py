@@ -64,6 +64,8 @@ class Augmentation:
     from_step: int = 0
     gain: float = 0.0  # nats of power, up or down, per utterance
     noise: float = 0.0  # share of utterances with coloured noise mixed in
+    tempo: float = 0.0  # 0.1: each batch is spoken up to 10 % faster or slower (Ko et al., 2015, on features)
+    warp: float = 0.0  # 0.1: each utterance's spectrum is stretched by up to 10 % (vocal tract length, Jaitly and Hinton, 2013)
     time_masks: int = 0
     time_mask_frames: int = 0
     frequency_masks: int = 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model.features import LOG_FLOOR
-from training.augment import augment_mels, mask_frames
+from training.augment import at_tempo, augment_mels, mask_frames, warped
 from training.batches import Batch
 from training.recipe import Augmentation
 
@@ -66,3 +66,17 @@ def test_nothing_happens_before_its_step(mels: torch.Tensor) -> None:
     frames = torch.ones(2, 8, 4, 3)
     assert mask_frames(frames, torch.tensor([8, 8]), options, step=9) is frames
     assert augment_mels(batch_of(mels), options, step=10).mels is not mels
+
+
+def test_tempo_stretches_time(mels: torch.Tensor) -> None:
+    slower = at_tempo(batch_of(mels), 1.5)
+    assert slower.mels.shape == (50, 60, 20)
+    assert slower.frames.tolist() == [60] * 50
+    torch.testing.assert_close(slower.mels[:, :40].mean(), mels[:, :27].mean(), rtol=0, atol=0.1)
+
+
+def test_warp_by_hand() -> None:
+    mels = torch.arange(5.0).expand(2, 3, 5)  # bin k holds k
+    found = warped(mels, torch.tensor([0.5, 1.5]))
+    assert found[0, 0].tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert found[1, 2].tolist() == [0.0, 1.5, 3.0, 4.0, 4.0]
