@@ -57,10 +57,9 @@ def vosk(model: Path) -> Transcribe:
     loaded = Model(str(model))
 
     def transcribe(samples: Samples) -> str:
-        recognizer, results = KaldiRecognizer(loaded, Recognizer.sample_rate), []
-        for start in range(0, len(samples), CHUNK):
-            if recognizer.AcceptWaveform(pcm(samples[start : start + CHUNK])):
-                results.append(recognizer.Result())
+        recognizer = KaldiRecognizer(loaded, Recognizer.sample_rate)
+        chunks = [pcm(samples[start : start + CHUNK]) for start in range(0, len(samples), CHUNK)]
+        results = [recognizer.Result() for chunk in chunks if recognizer.AcceptWaveform(chunk)]
         results.append(recognizer.FinalResult())
         return " ".join(json.loads(result)["text"] for result in results)
 
