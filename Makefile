@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 CODE := model training server client tests benchmarks monoscribe.py
 
-.PHONY: serve test check bench clean
+.PHONY: serve demo test check bench clean
 
 serve: $(VENV)/serve.installed
-	$(BIN)/monoscribe serve
+	$(BIN)/monoscribe serve $(ARGS)
+
+demo: $(VENV)/serve.installed  # streams a recording to a running server, as fast as it is spoken
+	$(BIN)/monoscribe file --realtime tests/data/demo.flac $(ARGS)
 
 test: $(VENV)/test.installed
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
@@ -16,6 +19,10 @@ check: $(VENV)/test.installed
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+
+bench: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.attention $(ARGS)
+	$(BIN)/python -m benchmarks.engine $(ARGS)
 
 $(VENV)/%.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
