@@ -44,6 +44,10 @@ class Relay:
         return listener
 
     @property
+    def is_first(self) -> bool:
+        return self._index == 0
+
+    @property
     def prefix(self) -> str:
         return f"{self._index}{SEPARATOR}"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -23,7 +23,7 @@ from server.settings import Settings
 
 logger = logging.getLogger("monoscribe")
 
-BACKLOG = 1024
+UNUSABLE = 78  # exit code, as in sysexits.h: what was set cannot work, and trying again will not help
 
 
 class AbortableProtocol(WebSocketsSansIOProtocol):
@@ -45,6 +45,7 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, drain_seconds: float) -> None:
         super().__init__(config)
+        self.on_started: Callable[[], None] = lambda: None
         self.app = app
         self._drain_seconds = drain_seconds
         self._drain: asyncio.Task[None] | None = None
@@ -56,6 +57,8 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
         if self._told_early:
             self.should_exit = True
+        else:
+            self.on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._loop is None or not self.started:
@@ -106,25 +109,30 @@ def serve(settings: Settings) -> int:
     """Until a signal ends it. Returns the exit code."""
     set_up_logs(settings)
     try:
-        listener = listen(settings)
+        listener = bind(settings)
     except OSError as error:
         print(f"monoscribe serve: host={settings.host}, port={settings.port}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        return UNUSABLE
     with listener:
         if settings.workers == 1:
             return run_process(settings, listener)
         from server.workers import Supervisor  # which starts processes with what is here
 
-        return Supervisor(settings, listener).run()
+        return Supervisor(settings, listener).run() if load_model(settings) is not None else UNUSABLE
 
 
-def listen(settings: Settings) -> socket.socket:
+def bind(settings: Settings) -> socket.socket:
+    """With several processes each has a socket of its own on the same port, and the kernel deals connections out evenly.
+
+    From one socket in common, whichever process is quickest would take nearly all of them.
+    """
     family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.workers > 1:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
-        listener.listen(BACKLOG)
     except OSError:
         listener.close()
         raise
@@ -133,18 +141,22 @@ def listen(settings: Settings) -> socket.socket:
 
 def run_process(settings: Settings, listener: socket.socket, relay: Relay | None = None) -> int:
     torch.set_num_threads(1)  # one thread steps the model; the other cores are for other processes
+    recognizer = load_model(settings)
+    if recognizer is None:
+        return UNUSABLE
+    server = build_server(settings, recognizer, relay)
+    if relay is None or relay.is_first:
+        server.on_started = lambda: greet(settings, listener)
+    server.run(sockets=[listener] if relay is None else [listener, relay.listen()])
+    return 0
+
+
+def load_model(settings: Settings) -> Recognizer | None:
     try:
-        recognizer = Recognizer.load(settings.model or None)
+        return Recognizer.load(settings.model or None)
     except ModelFileError as error:
         print(f"monoscribe serve: {error}", file=sys.stderr)
-        return 1
-    server = build_server(settings, recognizer, relay)
-    if relay is None:
-        greet(settings, listener)
-        server.run(sockets=[listener])
-    else:
-        server.run(sockets=[listener, relay.listen()])
-    return 0
+        return None
 
 
 def greet(settings: Settings, listener: socket.socket) -> None:
@@ -157,8 +169,3 @@ def greet(settings: Settings, listener: socket.socket) -> None:
     print(f"Monoscribe: {scheme}://{host}:{port}/  (live streams: {stream}://{host}:{port}/v1/stream)", flush=True)
     print(f"  microphone: monoscribe mic --server {stream}://{host}:{port}", flush=True)
     print(f"  file:       monoscribe file --server {stream}://{host}:{port} PATH", flush=True)
-
-
-def ignore_interrupts() -> None:
-    """For a process whose parent is told of Ctrl-C, too, and passes it on in its own time."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

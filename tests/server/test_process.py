@@ -172,13 +172,46 @@ async def test_several_processes_share_a_port_and_pass_resumes_on(model_folder: 
     assert "Traceback" not in errors
 
 
+def children(pid: int) -> set[int]:
+    """Those that serve."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in listed if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+async def test_a_process_that_dies_is_replaced_and_orphans_go(model_folder: Path) -> None:
+    with serving(model_folder, "--workers", "2") as (process, port):
+        url = f"ws://127.0.0.1:{port}/v1/stream"
+        await both_ready(url)
+        first = children(process.pid)
+        assert len(first) == 2
+        os.kill(min(first), signal.SIGKILL)
+        while len(children(process.pid) - first) != 1:  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.1)
+        await both_ready(url)
+        orphans = children(process.pid)
+        process.kill()
+        while any(is_running(orphan) for orphan in orphans):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 async def both_ready(url: str) -> None:
     """Opens connections until each process has answered one."""
     seen: set[str] = set()
     for _ in range(600):
-        async with connected(url) as socket:
-            await send(socket, Stop())
-            heard = await hear(socket)
+        try:
+            async with connected(url) as socket:
+                await send(socket, Stop())
+                heard = await hear(socket)
+        except OSError:  # of one that has just died
+            continue
         assert isinstance(heard.messages[0], Ready)
         seen.add(heard.messages[0].session.partition(".")[0])
         if len(seen) == 2:

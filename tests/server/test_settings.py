@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import logging
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,8 +70,12 @@ def logs_as_before() -> Iterator[None]:
 def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert monoscribe.main(["serve", "--port", "-1"]) == 2
     assert capsys.readouterr().err == "monoscribe serve: port=-1: expected 0..65535\n"
-    assert monoscribe.main(["serve", "--port", "0", "--model", "/nowhere"]) == 1
-    assert "monoscribe serve: /nowhere/model.json: No such file" in capsys.readouterr().err
+    for workers in ("1", "2"):
+        assert monoscribe.main(["serve", "--port", "0", "--workers", workers, "--model", "/nowhere"]) == 78
+        assert "monoscribe serve: /nowhere/model.json: No such file" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert monoscribe.main(["serve", "--port", str(taken.getsockname()[1])]) == 78
+    assert "Address already in use" in capsys.readouterr().err
 
 
 def test_the_command_names_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
