@@ -65,6 +65,8 @@ class BeamDecoder:
                 span = slice(entry, entry + self._hard.width)
                 self._scan(memory[entry], keys[entry], [WindowState(w.recent[:, span], w.exists[:, span]) for w in windows])
                 final += [Said(0, entry, *symbol) for symbol in self._commit(self._common())]
+                if all(hypothesis.ended and not hypothesis.said for hypothesis in self._hypotheses):
+                    self.reset()  # all agree on the end: what follows is a new sequence
         same = torch.zeros(len(self._hypotheses), dtype=torch.long)
         last = tuple(window.last(self._hard.width - 1).rows(same) for window in windows)
         self._state = replace(self._state, window=last)

@@ -204,8 +204,6 @@ class Engine:
     def _write(self, stream: _Stream, said: Said) -> list[Event]:
         """The events of a symbol. The stream's count of entries is still that of the chunk's beginning."""
         if said.symbol == self._network.symbols.end:
-            if stream.beam is not None:
-                stream.beam.reset()
             segment = stream.writer.close()
             return [segment] if segment else []
         samples = stream.origin + (stream.entries + said.entry + 1) * self._block

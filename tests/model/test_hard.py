@@ -138,13 +138,30 @@ def test_beam_scores_are_those_of_the_process(network: Network) -> None:
 
 @given(sizes=chunk_sizes(ENTRIES), seed=st.integers(0, 3))
 def test_beam_chunked_equals_whole(any_network: Network, sizes: list[int], seed: int) -> None:
-    entries = memory(seed=seed)[0]
-    expected = beam_decode(any_network, entries, BeamConfig(width=3))
-    search, symbols = BeamDecoder(any_network, BeamConfig(width=3)), []
-    for chunk in split(entries, sizes, dim=0):
-        symbols += [each.symbol for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
-    symbols += [symbol for symbol, _ in search.finish()]
-    assert until_end(symbols, any_network.symbols.end) == expected
+    def said(sizes: list[int]) -> list[int]:
+        search, symbols = BeamDecoder(any_network, BeamConfig(width=3)), []
+        for chunk in split(memory(seed=seed)[0], sizes, dim=0):
+            symbols += [each.symbol for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+        return symbols + [symbol for symbol, _ in search.finish()]
+
+    whole = said([ENTRIES])
+    assert said(sizes) == whole
+    assert beam_decode(any_network, memory(seed=seed)[0], BeamConfig(width=3)) == until_end(whole, any_network.symbols.end)
+
+
+def test_after_the_end_symbol_the_search_starts_anew() -> None:
+    """A network that is quick to end says one sequence after the other, wherever the chunks are cut."""
+    network = random_network(replace(SMALL, decoder=replace(SMALL.decoder, max_symbols_per_entry=1)))
+    with torch.no_grad():
+        network.decoder.output.bias[network.symbols.end] = 4.0
+    found = []
+    for size in (ENTRIES, 5, 1):
+        search, symbols = BeamDecoder(network, BeamConfig(width=3)), []
+        for chunk in memory()[0].split(size):
+            symbols += [each.symbol for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+        found.append(symbols + [symbol for symbol, _ in search.finish()])
+    assert found[0].count(network.symbols.end) > 1
+    assert found[0] == found[1] == found[2]
 
 
 def test_beam_width_is_bounded() -> None:
