@@ -162,7 +162,8 @@ def load_model(settings: Settings) -> Recognizer | None:
 def greet(settings: Settings, listener: socket.socket) -> None:
     """What to do next, and what to be careful about."""
     port = listener.getsockname()[1]
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    shown = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
+    host = f"[{shown}]" if ":" in shown else shown
     scheme, stream = ("https", "wss") if settings.tls_certificate else ("http", "ws")
     if not settings.is_local and not settings.keys:
         logger.warning("anyone who can reach this address can use it: set api_keys", extra={"host": settings.host})

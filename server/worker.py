@@ -68,7 +68,7 @@ class Worker:
         self._stopping = False
         self._dead = False
         self._busy_since: float | None = None
-        self._last_step = 0.0
+        self._last_round = 0.0
         self._streams: dict[Channel, _Stream] = {}
         self._posts: Posts = []  # reports of this round
         self._wakes: list[Callable[[], None]] = []
@@ -128,9 +128,10 @@ class Worker:
         with self._changed:
             while not self._stopping and not self._inbox and not self._ready():
                 self._changed.wait(timeout=1.0)
-        pause = self._last_step + self._gather - time.monotonic()
+        pause = self._last_round + self._gather - time.monotonic()
         if pause > 0 and len(self._streams) > 1:  # a fuller batch costs less per stream
             time.sleep(pause)
+        self._last_round = time.monotonic()
         return not self._stopping
 
     def _ready(self) -> list[tuple[Channel, _Stream]]:
@@ -194,7 +195,7 @@ class Worker:
         ready = self._ready()
         if not ready:
             return
-        self._busy_since = self._last_step = time.monotonic()
+        began = self._busy_since = time.monotonic()
         before = sum(self._engine.pending(stream.name) for _, stream in ready)
         try:
             said = self._engine.step()
@@ -210,7 +211,7 @@ class Worker:
             if events:
                 self._posts.append((channel.report, Said(tuple(events))))
             after += self._after_step(channel, stream)
-        self._on_step(Step(time.monotonic() - self._last_step, len(ready), before - after))
+        self._on_step(Step(time.monotonic() - began, len(ready), before - after))
 
     def _after_step(self, channel: Channel, stream: _Stream) -> float:
         """Returns the seconds that the stream still has pending."""
