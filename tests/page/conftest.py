@@ -79,11 +79,8 @@ class Page:
 
     @property
     def problem(self) -> str:
-        return str(
-            self.run(
-                "return document.querySelector('#problem').checkVisibility() ? document.querySelector('#problem-text').innerText : ''"
-            )
-        )
+        shown = "document.querySelector('#problem').checkVisibility()"
+        return str(self.run(f"return {shown} ? document.querySelector('#problem-text').innerText : ''"))
 
     @property
     def growing(self) -> str:

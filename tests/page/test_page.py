@@ -71,7 +71,7 @@ def test_drop_a_file_and_download_what_it_says(page: Page, server: RunningServer
     for suffix, format in (("txt", "text"), ("srt", "srt"), ("vtt", "vtt")):
         page.click(f"[data-format={suffix}]")
         file = page.downloads / f"speech.{suffix}"
-        wait_until(file.exists, f"no {file.name}")
+        wait_until(lambda file=file: file.exists() and file.stat().st_size, f"no {file.name}")  # type: ignore[misc]
         assert file.read_text() == expected.to(format)  # type: ignore[arg-type]
     page.driver.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
     page.click("#copy")
