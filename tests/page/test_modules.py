@@ -12,6 +12,7 @@ from client import Segment, Transcript, Word
 from model import Recognizer
 from tests.client.conftest import Wire
 from tests.client.test_conversation import CASES
+from tests.client.test_docs import blocks
 from tests.page.conftest import Page
 from tests.server.conftest import RunningServer, noise
 
@@ -131,3 +132,13 @@ def test_the_spectrogram_shows_a_tone_where_it_is(page: Page, server: RunningSer
         assert len(columns) == pytest.approx(62, abs=2)
         peaks.append(int(columns.mean(axis=0).argmax()))
     assert peaks == sorted(set(peaks))
+
+
+def test_the_example_in_the_documentation(page: Page, server: RunningServer, recognizer: Recognizer) -> None:
+    (example,) = blocks("js")
+    page.open(server.url)
+    samples = noise(2, seed=33)
+    code = example.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+    script = f"const samples = Float32Array.from(given[0]); {code} return text;"
+    text = page.run_module(script, [float(sample) for sample in samples])
+    assert text == "".join(segment.text for segment in recognizer.transcribe(samples).segments)
