@@ -15,6 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_serve(commands)
     _add_file(commands)
     _add_mic(commands)
+    _add_train(commands)
+    _add_evaluate(commands)
+    _add_pseudo_label(commands)
     chosen = parser.parse_args(arguments)
     try:
         return int(chosen.run(chosen))
@@ -59,6 +62,48 @@ def _mic(chosen: argparse.Namespace) -> int:
     from client.mic_command import run
 
     return run(chosen)
+
+
+def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from training.flags import add_train_flags
+
+    parser = commands.add_parser("train", help="train a model by a recipe, or go on with that")
+    add_train_flags(parser)
+    parser.set_defaults(run=_train, extra="train")
+
+
+def _train(chosen: argparse.Namespace) -> int:
+    from training.commands import run_train
+
+    return run_train(chosen)
+
+
+def _add_evaluate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from training.flags import add_evaluate_flags
+
+    parser = commands.add_parser("evaluate", help="measure a model's errors and delay on recordings with text")
+    add_evaluate_flags(parser)
+    parser.set_defaults(run=_evaluate, extra="train")
+
+
+def _evaluate(chosen: argparse.Namespace) -> int:
+    from training.commands import run_evaluate
+
+    return run_evaluate(chosen)
+
+
+def _add_pseudo_label(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from training.flags import add_pseudo_label_flags
+
+    parser = commands.add_parser("pseudo-label", help="self-training: write down what a model is sure of in unlabelled recordings")
+    add_pseudo_label_flags(parser)
+    parser.set_defaults(run=_pseudo_label, extra="train")
+
+
+def _pseudo_label(chosen: argparse.Namespace) -> int:
+    from training.commands import run_pseudo_label
+
+    return run_pseudo_label(chosen)
 
 
 def _serve(chosen: argparse.Namespace) -> int:

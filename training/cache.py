@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from tqdm import tqdm
 
 from model.config import FeatureConfig
 from model.features import HOP, OVERLAP, Features, clean
@@ -34,30 +35,44 @@ class CachedUtterance:
     part: str
     first: int
     frames: int
+    path: str = ""  # of the recording
+    file: int = 0  # of several caches that are used as one
 
 
 class FeatureCache:
-    """The features of a folder written by `build`, by utterance."""
+    """The features of one or more folders written by `build`, by utterance."""
 
-    def __init__(self, folder: Path) -> None:
-        index = json.loads((folder / INDEX_FILE).read_text())
-        self.bins: int = index["bins"]
-        self.utterances = [CachedUtterance(**entry) for entry in index["utterances"]]
-        self._mels = np.memmap(folder / FEATURES_FILE, dtype=np.float16, mode="r").reshape(-1, self.bins)
+    def __init__(self, *folders: Path) -> None:
+        indices = [json.loads((folder / INDEX_FILE).read_text()) for folder in folders]
+        self.bins: int = indices[0]["bins"]
+        for folder, index in zip(folders, indices, strict=True):
+            if index["bins"] != self.bins:
+                raise ValueError(f"{folder}: features of {index['bins']} bins; expected {self.bins}, as in {folders[0]}")
+        self.utterances = [
+            CachedUtterance(**entry, file=file) for file, index in enumerate(indices) for entry in index["utterances"]
+        ]
+        self._mels = [
+            np.memmap(folder / FEATURES_FILE, dtype=np.float16, mode="r").reshape(-1, self.bins)
+            if index["utterances"]
+            else np.zeros((0, self.bins), np.float16)
+            for folder, index in zip(folders, indices, strict=True)
+        ]
 
     def mels(self, utterance: CachedUtterance) -> npt.NDArray[np.float16]:
         """(frames, bins) of log-mel features."""
-        return self._mels[utterance.first : utterance.first + utterance.frames]
+        return self._mels[utterance.file][utterance.first : utterance.first + utterance.frames]
 
 
 def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, workers: int = os.cpu_count() or 1) -> int:
     """Writes the cache of `utterances` into `folder`, and returns how many could not be read (they are left out)."""
     folder.mkdir(parents=True, exist_ok=True)
     entries, first, unread = [], 0, 0
-    partial = folder / (FEATURES_FILE + ".partial")
+    partial = folder / f"{FEATURES_FILE}.{os.getpid()}.partial"
     with partial.open("wb") as file, ProcessPoolExecutor(workers) as pool:
         chunks = list(_chunks(list(utterances)))
-        for chunk, results in zip(chunks, pool.map(_extract, chunks, [config] * len(chunks)), strict=True):
+        extracted = pool.map(_extract, chunks, [config] * len(chunks))
+        bar = tqdm(extracted, total=len(chunks), desc="features", unit=f"{CHUNK_OF_CLIPS} clips", disable=None)
+        for chunk, results in zip(chunks, bar, strict=True):
             for utterance, mels in zip(chunk, results, strict=True):
                 if mels is None:
                     unread += 1
@@ -71,14 +86,20 @@ def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, 
                         part=utterance.part,
                         first=first,
                         frames=len(mels),
+                        path=str(utterance.path.resolve()),
                     )
                 )
                 first += len(mels)
     partial.replace(folder / FEATURES_FILE)
-    index = folder / (INDEX_FILE + ".partial")
-    index.write_text(json.dumps(dict(bins=config.bins, utterances=entries)))
-    index.replace(folder / INDEX_FILE)
+    write_index(folder, config.bins, entries)
     return unread
+
+
+def write_index(folder: Path, bins: int, entries: Sequence[Mapping[str, object]]) -> None:
+    """The table of a cache: written last and as a whole, so that a cache with a table is complete."""
+    partial = folder / f"{INDEX_FILE}.{os.getpid()}.partial"
+    partial.write_text(json.dumps(dict(bins=bins, utterances=list(entries))))
+    partial.replace(folder / INDEX_FILE)
 
 
 def _chunks(utterances: list[Utterance]) -> Iterator[list[Utterance]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jiwer
 import torch
+from torch import Tensor
 
 from model.beam import BeamConfig, beam_decode
 from model.network import Network
@@ -17,6 +18,22 @@ from training.text import Spelling, spelling_of
 BATCH = 16
 
 
+def memories(
+    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance]
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Batches of like length: which utterances, their memory (B, T, D), and its lengths (B,)."""
+    if cache.bins != network.config.features.bins:
+        raise ValueError(f"data: features of {cache.bins} bins; expected {network.config.features.bins}, as the model says")
+    reduction = network.config.encoder.reduction
+    order = sorted(range(len(utterances)), key=lambda index: utterances[index].frames)
+    for start in range(0, len(order), BATCH):
+        chosen = order[start : start + BATCH]
+        batch = collate(cache, [utterances[index] for index in chosen], [[]] * len(chosen), reduction)
+        frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(chosen)))
+        memory, _ = network.encoder(frames, network.encoder.initial_state(len(chosen)))
+        yield chosen, memory, batch.frames // reduction
+
+
 @torch.inference_mode()
 def transcribe(
     network: Network,
@@ -26,16 +43,9 @@ def transcribe(
     beam: BeamConfig | None = None,
 ) -> dict[str, list[str]]:
     """What each decoder makes of the utterances; each memory is computed once."""
-    reduction = network.config.encoder.reduction
     spelling = spelling_of(network.symbols)
     texts: dict[str, list[str]] = {name: [""] * len(utterances) for name in decoders}
-    order = sorted(range(len(utterances)), key=lambda index: utterances[index].frames)
-    for start in range(0, len(order), BATCH):
-        chosen = order[start : start + BATCH]
-        batch = collate(cache, [utterances[index] for index in chosen], [[]] * len(chosen), reduction)
-        frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(chosen)))
-        memory, _ = network.encoder(frames, network.encoder.initial_state(len(chosen)))
-        lengths = batch.frames // reduction
+    for chosen, memory, lengths in memories(network, cache, utterances):
         for name in decoders:
             if name == "beam":
                 searched = zip(memory, lengths.tolist(), strict=True)

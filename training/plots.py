@@ -12,6 +12,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from torch import Tensor
 
 from model.features import FRAMES_PER_SECOND
@@ -25,17 +26,19 @@ OF_NO_INTEREST = {"step", "skipped", "realtime", "dev", "learning_rate", "gradie
 MOST_TICKS = 60
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Writes the picture as a whole or not at all."""
+def save_figure(figure: Figure, path: Path) -> npt.NDArray[np.uint8]:
+    """Writes the picture as a whole or not at all; returns its pixels (height, width, 3)."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    pixels: npt.NDArray[np.uint8] = np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]
     partial = path.with_suffix(".partial")
-    figure.savefig(partial, format="png", dpi=100)
+    imsave(partial, pixels, format="png")
     partial.replace(path)
+    return pixels
 
 
 def new_figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), dpi=100, layout="constrained")
 
 
 def curves_figure(entries: Sequence[Mapping[str, Any]]) -> Figure:
@@ -55,7 +58,7 @@ def curves_figure(entries: Sequence[Mapping[str, Any]]) -> Figure:
                 for name, rate in rates.items():
                     points.setdefault(f"{decoder}, {part or 'all'}, {name.upper()}", []).append((entry["step"], 100 * rate))
     for name, line in sorted(points.items()):
-        dev.plot(*zip(*line, strict=True), label=name, linestyle="--" if name.endswith("CER") else "-")
+        dev.plot(*zip(*line, strict=True), label=name, linestyle="--" if name.endswith("CER") else "-", marker=".")
     dev.set(title="dev error rates, %", xlabel="step", ylim=(0, 105))
     for axes in (losses, dev):
         if axes.get_legend_handles_labels()[0]:

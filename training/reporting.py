@@ -73,7 +73,9 @@ class Reporter:
         self._dev = dict(rates)
 
     def report(self, step: int, skipped: int) -> None:
-        """Writes the means since the last report."""
+        """Writes the means since the last report, if anything happened since."""
+        if not self._steps and not self._dev:
+            return
         means = {name: round(value / self._steps, 5) for name, value in self._sums.items()} if self._steps else {}
         entry: dict[str, Any] = dict(step=step, **means, skipped=skipped, realtime=round(self._speed(), 1))
         for name, value in entry.items():
@@ -101,10 +103,9 @@ class Reporter:
         fitting = [utterance for utterance in sample if SHORTEST_ALIGNED <= utterance.frames <= LONGEST_ALIGNED]
         chosen = (fitting or list(sample))[:ALIGNED]
         if chosen:
-            figure = alignment_figure(network, cache, chosen)
-            self._board.add_figure("alignments", figure, step, close=False)
             (self.out / ALIGNMENTS).mkdir(exist_ok=True)
-            save_figure(figure, self.out / ALIGNMENTS / f"{step:08}.png")
+            pixels = save_figure(alignment_figure(network, cache, chosen), self.out / ALIGNMENTS / f"{step:08}.png")
+            self._board.add_image("alignments", pixels, step, dataformats="HWC")
 
 
 class _Silent:

@@ -40,26 +40,27 @@ class Pace:
 
 def train(
     recipe: Recipe,
-    data: Path,
-    dev: Path | None,
+    data: Path | Sequence[Path],
+    dev: Path | Sequence[Path] | None,
     out: Path,
     *,
     start: Path | None = None,
     pace: Pace | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Trains on the feature cache `data` until the recipe's last step; started again, goes on from the last checkpoint.
+    """Trains on feature caches until the recipe's last step; started again, goes on from the last checkpoint.
 
-    Under torchrun every process is a replica. The first one evaluates on the cache `dev`, reports, and writes the model.
+    Under torchrun every process is a replica. The first one evaluates on the caches `dev`, reports, and writes the model.
     """
     pace = pace or Pace()
     rank, replicas = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)  # threads wait for each other; replicas use more cores, and use them better
     if replicas > 1:
-        torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=LONGEST_WAIT)
     try:
-        trainer = Trainer(recipe, FeatureCache(data), out, start=start, rank=rank, replicas=replicas)
-        dev_cache = FeatureCache(dev) if dev is not None and rank == 0 else None
+        trainer = Trainer(recipe, open_caches(data), out, start=start, rank=rank, replicas=replicas)
+        dev_cache = open_caches(dev) if dev and rank == 0 else None
         with Reporter(out, recipe.steps, trainer.step) if rank == 0 else silent() as reporter:
             _loop(trainer, dev_cache, reporter, pace, clock)
     finally:
@@ -67,17 +68,21 @@ def train(
             dist.destroy_process_group()
 
 
+def open_caches(folders: Path | Sequence[Path]) -> FeatureCache:
+    return FeatureCache(folders) if isinstance(folders, Path) else FeatureCache(*folders)
+
+
 def _loop(trainer: Trainer, dev: FeatureCache | None, reporter: Reporter, pace: Pace, clock: Callable[[], float]) -> None:
     sample = draw(dev.utterances, EVALUATED) if dev is not None else []
     began = saved = clock()
+    looked = -1
     for batch in trainer.batches():
         if trainer.step >= trainer.recipe.steps:
             break
         reporter.step(trainer.train_step(batch), batch.seconds * trainer.replicas)
         if trainer.step % pace.evaluate_steps == 0:
-            trainer.synchronize_buffers()
-            if trainer.rank == 0:
-                export(trainer, evaluate(trainer, dev, sample, reporter))
+            look(trainer, dev, sample, reporter)
+            looked = trainer.step
         if trainer.step % pace.report_steps == 0:
             reporter.report(trainer.step, trainer.skipped)
         if trainer.step % pace.decide_steps == 0:
@@ -89,8 +94,16 @@ def _loop(trainer: Trainer, dev: FeatureCache | None, reporter: Reporter, pace: 
                 trainer.save()
                 saved = clock()
     trainer.save()
+    if looked != trainer.step:
+        look(trainer, dev, sample, reporter)
+    reporter.report(trainer.step, trainer.skipped)
+
+
+def look(trainer: Trainer, dev: FeatureCache | None, sample: Sequence[CachedUtterance], reporter: Reporter) -> None:
+    """Evaluates the averaged weights and writes them as a model."""
+    trainer.synchronize_buffers()
     if trainer.rank == 0:
-        export(trainer, {})
+        export(trainer, evaluate(trainer, dev, sample, reporter))
 
 
 def agreed(decision: int, replicas: int) -> int:

@@ -1,0 +1,220 @@
+"""The commands, from recordings to a model and its figures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+import monoscribe
+from model import Recognizer
+from model.files import ModelCard, save_model
+from model.network import Network
+from tests.conftest import SMALL, babble, random_network
+from tests.training.conftest import TEXTS, TINY
+from training.cache import FeatureCache
+from training.measure import LAG, TAIL, last_sound
+from training.prepare import prepare
+from training.selftrain import Filter, Heard, geometric_mean
+from training.text import Phones
+from training.trainer import CHECKPOINT
+
+RECIPE = """
+steps = 6
+[model.features]
+mel_bins = 8
+[model.encoder]
+conv_filters = [2, 2]
+conv_lstm_filters = 2
+lstm_units = [6]
+lstm_skips = [1]
+projection = 6
+[model.attention]
+hidden = 6
+[model.decoder]
+embedding = 4
+lstm_units = 6
+[data]
+batch_seconds = 5.0
+[optimizer]
+learning_rate = [[0, 1e-3]]
+average = 0.9
+[loss]
+ctc = 1.0
+"""
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    folder = tmp_path / "recordings"
+    for number, text in enumerate(TEXTS):
+        speaker = folder / f"speaker{number % 3}"
+        speaker.mkdir(parents=True, exist_ok=True)
+        soundfile.write(speaker / f"{number}.wav", babble(1 + 0.05 * number, seed=number), 16_000)
+        (speaker / f"{number}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.fixture
+def talkative(tmp_path: Path) -> Path:
+    """A model folder with random weights that say something."""
+    save_model(tmp_path / "talkative", random_network(), ModelCard("talkative"), torch.float32)
+    return tmp_path / "talkative"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of tensorboard's own
+def test_train_goes_on_and_leaves_a_model(recordings: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    out = tmp_path / "run"
+    arguments = ["train", str(recipe), "--data", str(recordings), "--dev", str(recordings), "--out", str(out)]
+    assert monoscribe.main([*arguments, "--evaluate-steps", "3"]) == 0
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["step"] == 6
+    assert set(log[-1]["dev"]) == {"ctc", "hard"}
+    assert log[-1]["dev"]["hard"]["recordings"].keys() == {"wer", "cer"}
+    assert sorted(path.name for path in (out / "alignments").iterdir()) == ["00000003.png", "00000006.png"]
+    assert (out / "curves.png").stat().st_size > 1000
+    assert list((out / "tensorboard").iterdir())
+    assert len(list((out / "cache").iterdir())) == 1  # the same recordings, once
+    assert Recognizer.load(out / "model").card.facts["steps"] == 6
+
+    recipe.write_text(RECIPE.replace("steps = 6", "steps = 8"))
+    (cached,) = (out / "cache").iterdir()
+    built = (cached / "mels.f16").stat().st_mtime_ns
+    assert monoscribe.main([*arguments, "--start", str(tmp_path / "nothing")]) == 0  # a run that is there needs no start
+    assert torch.load(out / CHECKPOINT, weights_only=True)["step"] == 8
+    assert (cached / "mels.f16").stat().st_mtime_ns == built
+    assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()] == [6, 8]
+
+
+def test_train_says_what_is_wrong(recordings: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "run")]
+    assert monoscribe.main(["train", "nothing", "--data", str(recordings), *out]) == 2
+    assert "recipe='nothing': expected a TOML file or one of" in capsys.readouterr().err
+    assert monoscribe.main(["train", str(recipe), "--data", str(tmp_path / "absent"), *out]) == 2
+    assert "no such file or folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        monoscribe.main(["train", str(recipe), "--data", str(recordings), *out, "--limit-hours", "-1"])
+    assert "-1: expected more than 0" in capsys.readouterr().err
+
+
+def test_evaluate_every_decoder(talkative: Path, recordings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoders = ["hard", "beam", "soft", "softmax", "ctc"]
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(recordings), "--json", "--decoder", *decoders]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["decoder"] for result in results] == decoders
+    for result in results:
+        assert result["utterances"] == len(TEXTS)
+        assert result["length"] == sum(len(text.split()) for text in TEXTS)
+        assert result["rate"]["low"] <= result["rate"]["value"] <= result["rate"]["high"]
+        assert set(result["speakers"]) == {"speaker0", "speaker1", "speaker2"}
+    assert LAG in results[0]["delay"]
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(recordings), "--limit", "4"]) == 0
+    assert "WER %" in capsys.readouterr().out
+
+
+def test_streaming_says_what_a_stream_says(talkative: Path, recordings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(recordings), "--streaming", "--json", "--limit", "3"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    recognizer = Recognizer.load(talkative)
+    for scored in result["scored"]:
+        samples, _ = soundfile.read(next(recordings.rglob(scored["name"])), dtype="float32")
+        assert scored["said"] == recognizer.transcribe(samples).text
+    assert TAIL in result["delay"]
+
+
+def test_evaluate_says_what_is_wrong(
+    talkative: Path, cache_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(cache_folder)]) == 2
+    assert "features of 8 bins; expected 20, as the model says" in capsys.readouterr().err
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(cache_folder), "--streaming"]) == 2
+    assert "a feature cache holds no audio" in capsys.readouterr().err
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(cache_folder), "--streaming", "--decoder", "ctc"]) == 2
+    assert "expected hard or beam with --streaming" in capsys.readouterr().err
+    assert monoscribe.main(["evaluate", str(tmp_path / "absent"), "--data", str(cache_folder)]) == 2
+    assert "expected a model folder" in capsys.readouterr().err
+
+
+def test_phones_are_measured_as_phones(cache_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(cache_folder, tmp_path / "cache")
+    index = tmp_path / "cache" / "index.json"
+    index.write_text(index.read_text().replace('"text": "a ', '"text": "h# ').replace('"text": "', '"text": "sh '))
+    torch.manual_seed(0)
+    save_model(tmp_path / "model", Network(TINY, Phones().table), ModelCard("phones"))
+    assert (
+        monoscribe.main(["evaluate", str(tmp_path / "model"), "--data", str(tmp_path / "cache"), "--decoder", "ctc", "--json"]) == 0
+    )
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["unit"], result["character_rate"]) == ("phone", None)
+
+
+def test_pseudo_labels_become_a_manifest_to_train_on(talkative: Path, recordings: Path, tmp_path: Path) -> None:
+    for text in recordings.rglob("*.txt"):
+        text.write_text("")
+    arguments = ["pseudo-label", str(talkative), "--data", str(recordings), "--agreement", "0"]
+    assert monoscribe.main([*arguments, "--out", str(tmp_path / "sure.tsv"), "--confidence", "1"]) == 0
+    assert (tmp_path / "sure.tsv").read_text().count("\n") == 1  # nobody is as sure as that
+    assert monoscribe.main([*arguments, "--out", str(tmp_path / "all.tsv"), "--confidence", "0"]) == 0
+    header, *rows = (tmp_path / "all.tsv").read_text().splitlines()
+    assert header.split("\t") == ["path", "text", "speaker", "set", "confidence"]
+    assert rows
+    assert all((tmp_path / row.split("\t")[0]).is_file() for row in rows)
+
+
+def test_pseudo_labels_of_a_cache_share_its_features(
+    talkative: Path, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cache_folder,) = prepare([str(recordings)], "train", tmp_path / "keep", SMALL.features, workers=1)
+    arguments = ["pseudo-label", str(talkative), "--data", str(cache_folder), "--confidence", "0", "--agreement", "0"]
+    assert monoscribe.main([*arguments, "--out", str(tmp_path / "labelled")]) == 0
+    labelled, original = FeatureCache(tmp_path / "labelled"), FeatureCache(cache_folder)
+    assert 0 < len(labelled.utterances) <= len(original.utterances)
+    by_name = {utterance.name: utterance for utterance in original.utterances}
+    for utterance in labelled.utterances:
+        assert (labelled.mels(utterance) == original.mels(by_name[utterance.name])).all()
+    assert monoscribe.main([*arguments, "--out", str(tmp_path / "labelled.txt")]) == 2
+    assert "expected a .tsv file" in capsys.readouterr().err
+    both = FeatureCache(tmp_path / "labelled", cache_folder)
+    assert len(both.utterances) == len(labelled.utterances) + len(original.utterances)
+
+
+@pytest.mark.parametrize(
+    ("heard", "kept"),
+    [
+        (Heard("good morning to you", 0.95, 0.95), True),
+        (Heard("", 0.99, 0.99), False),
+        (Heard("good morning to you", 0.8, 0.95), False),
+        (Heard("good morning to you", 0.95, 0.8), False),
+        (Heard("a b c d a b c d a b c d", 0.95, 0.95), False),  # a loop
+        (Heard("a", 0.95, 0.95), False),  # too little for two seconds
+        (Heard("a very long text " * 6, 0.95, 0.95), False),  # too much
+    ],
+)
+def test_the_filter(heard: Heard, kept: bool) -> None:
+    assert Filter().keeps(heard, seconds=2.0) == kept
+
+
+def test_confidence_is_per_symbol() -> None:
+    assert geometric_mean([0.5, 0.5, 0.5]) == pytest.approx(0.5)
+    assert geometric_mean([1.0, 0.25]) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match=r"confidence=90: expected 0\.\.1"):
+        Filter(confidence=90)
+
+
+def test_the_end_of_speech() -> None:
+    samples = babble(1.0) * 0
+    samples[1600:4800] = 0.5
+    assert last_sound(samples) == 0.3
+    assert last_sound(samples[:0]) == 0.0

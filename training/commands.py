@@ -1,0 +1,79 @@
+"""What the commands `train`, `evaluate` and `pseudo-label` do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from training.prepare import prepare
+from training.recipe import load_recipe
+
+CACHE = "cache"
+RECIPE = "recipe.json"
+
+
+def in_one_sentence(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """A wrong value ends the command with the sentence that names it, not with a traceback."""
+
+    def run(chosen: argparse.Namespace) -> int:
+        try:
+            return command(chosen)
+        except ValueError as error:
+            print(f"monoscribe {chosen.command}: {error}", file=sys.stderr)
+            return 2
+
+    return run
+
+
+@in_one_sentence
+def run_train(chosen: argparse.Namespace) -> int:
+    from training.run import Pace, train
+
+    recipe = load_recipe(chosen.recipe)
+    keep = chosen.cache or chosen.out / CACHE
+    data = prepare(chosen.data, "train", keep, recipe.model.features)
+    dev = prepare(chosen.dev, "dev", keep, recipe.model.features)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    (chosen.out / RECIPE).write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+    pace = Pace(evaluate_steps=chosen.evaluate_steps, checkpoint_minutes=chosen.checkpoint_minutes, limit_hours=chosen.limit_hours)
+    train(recipe, data, dev, chosen.out, start=chosen.start, pace=pace)
+    return 0
+
+
+@in_one_sentence
+def run_evaluate(chosen: argparse.Namespace) -> int:
+    from model.files import PRETRAINED, load_model
+    from training.measure import measure, measure_streaming
+    from training.table import show
+
+    network, card = load_model(chosen.model or PRETRAINED)
+    if chosen.streaming:
+        if chosen.decoder and set(chosen.decoder) - {"hard", "beam"}:
+            raise ValueError(f"decoder={' '.join(chosen.decoder)}: expected hard or beam with --streaming")
+        results = measure_streaming(network, card, chosen.data, chosen.decoder or ["hard"], chosen.limit)
+    else:
+        with tempfile.TemporaryDirectory() as nowhere:
+            folders = prepare(chosen.data, "test", chosen.cache or Path(nowhere), network.config.features)
+            results = measure(network, card, folders, chosen.decoder or ["hard"], chosen.limit)
+    if chosen.json:
+        print(json.dumps([result.to_dict() for result in results], indent=1))
+    else:
+        show(results, worst=chosen.worst, speakers=chosen.speakers)
+    return 0
+
+
+@in_one_sentence
+def run_pseudo_label(chosen: argparse.Namespace) -> int:
+    from training.selftrain import Filter, pseudo_label
+
+    filters = Filter(confidence=chosen.confidence, agreement=chosen.agreement)
+    kept, heard = pseudo_label(
+        chosen.model, chosen.data, chosen.out, decoder=chosen.decoder, filters=filters, jobs=chosen.jobs, cache=chosen.cache
+    )
+    print(f"{chosen.out}: kept {kept} of {heard} recordings")
+    return 0

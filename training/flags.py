@@ -1,0 +1,51 @@
+"""Flags of the commands that train and measure. Light: nothing here needs more than Python has."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+DECODERS = ("hard", "beam", "soft", "softmax", "ctc")
+DATA = "a corpus's folder, FOLDER:PART for another part of it than usual, a .tsv or .jsonl manifest, or a feature cache"
+
+
+def add_train_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", help="the name of one of our recipes, or a .toml file")
+    parser.add_argument("--data", nargs="+", required=True, metavar="DATA", help=f"what to learn from: {DATA}")
+    parser.add_argument("--dev", nargs="+", default=[], metavar="DATA", help="what to evaluate on meanwhile")
+    parser.add_argument("--out", type=Path, required=True, help="the run's folder; a run that is there already goes on")
+    parser.add_argument("--start", type=Path, help="weights to begin with: a model folder, another run's folder or a checkpoint")
+    parser.add_argument("--cache", type=Path, help="where feature caches are kept; OUT/cache if not given")
+    parser.add_argument("--limit-hours", type=positive, default=0.0, help="stop after so many hours; the next call goes on")
+    parser.add_argument("--evaluate-steps", type=int, default=1000, help="evaluate every so many steps; 1000 if not given")
+    parser.add_argument("--checkpoint-minutes", type=positive, default=3.0, help="how much a crash may cost; 3 if not given")
+
+
+def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", type=Path, help="a model folder; the embedded model if not given")
+    parser.add_argument("--data", nargs="+", required=True, metavar="DATA", help=f"what to measure on: {DATA}")
+    parser.add_argument("--decoder", nargs="+", choices=DECODERS, help="hard if not given")
+    parser.add_argument("--streaming", action="store_true", help="decode as a live stream, in chunks of 100 ms")
+    parser.add_argument("--json", action="store_true", help="print everything, each utterance included, as JSON")
+    parser.add_argument("--limit", type=int, default=0, help="measure on so many utterances, drawn at random, always the same ones")
+    parser.add_argument("--worst", type=int, default=5, help="how many of the worst utterances to show")
+    parser.add_argument("--speakers", action="store_true", help="show every speaker")
+    parser.add_argument("--cache", type=Path, help="where feature caches are kept; nowhere if not given")
+
+
+def add_pseudo_label_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="a model folder")
+    parser.add_argument("--data", nargs="+", required=True, metavar="DATA", help=f"recordings without text: {DATA}")
+    parser.add_argument("--out", type=Path, required=True, help="the manifest (.tsv) to write; a folder if DATA is a feature cache")
+    parser.add_argument("--decoder", choices=("hard", "ctc"), default="hard", help="whose text to keep; hard if not given")
+    parser.add_argument("--confidence", type=float, default=0.9, help="least confidence of a text, 0 to 1; 0.9 if not given")
+    parser.add_argument("--agreement", type=float, default=0.9, help="least agreement of attention and CTC; 0.9 if not given")
+    parser.add_argument("--jobs", type=int, default=1, help="processes; 1 if not given")
+    parser.add_argument("--cache", type=Path, help="where feature caches are kept; nowhere if not given")
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text}: expected more than 0")
+    return value
