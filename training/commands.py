@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -39,7 +40,8 @@ def run_train(chosen: argparse.Namespace) -> int:
     data = prepare(chosen.data, "train", keep, recipe.model.features)
     dev = prepare(chosen.dev, "dev", keep, recipe.model.features)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / RECIPE).write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+    if os.environ.get("RANK", "0") == "0":
+        (chosen.out / RECIPE).write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     pace = Pace(evaluate_steps=chosen.evaluate_steps, checkpoint_minutes=chosen.checkpoint_minutes, limit_hours=chosen.limit_hours)
     train(recipe, data, dev, chosen.out, start=chosen.start, pace=pace)
     return 0
