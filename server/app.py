@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from model import Recognizer
 from server.access import KEY_PARAMETER, Access
@@ -52,12 +54,13 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
 
     app = FastAPI(title="Monoscribe", description="Online speech recognition. Live streams: docs/protocol.md.", lifespan=lifespan)
     app.state.access = access
+    app.state.metrics = metrics
     app.add_exception_handler(ProtocolError, refuse_protocol_error)
     app.add_exception_handler(FullError, refuse_full)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
+    app.add_middleware(AccessControl, access=access, metrics=metrics)
     if settings.origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"])
-    _add_access_control(app, access, metrics)
     _add_operations(app, metrics)
     app.include_router(router)
 
@@ -84,15 +87,24 @@ async def serve_dialect(websocket: WebSocket, dialect: Dialect) -> None:
     await serve_websocket(websocket, websocket.app.state.hall, dialect, query)
 
 
-def _add_access_control(app: FastAPI, access: Access, metrics: Metrics) -> None:
-    @app.middleware("http")
-    async def control(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        refusal = access.refusal(request) if request.url.path.startswith(GUARDED) and request.method != "OPTIONS" else None
+class AccessControl:
+    """For HTTP. Plain ASGI: a wrapped request would not notice that its client has gone."""
+
+    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics) -> None:
+        self._app = app
+        self._access = access
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None
+        if scope["type"] == "http" and scope["path"].startswith(GUARDED) and scope["method"] != "OPTIONS":
+            refusal = self._access.refusal(HTTPConnection(scope))
         if refusal is None:
-            return await call_next(request)
+            await self._app(scope, receive, send)
+            return
         status, error = refusal
-        metrics.failed(error)
-        return error_response(error, status)
+        self._metrics.failed(error)
+        await error_response(error, status)(scope, receive, send)
 
 
 def _add_operations(app: FastAPI, metrics: Metrics) -> None:

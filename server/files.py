@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from itertools import islice
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ READ_BYTES = 64 << 10
 FRAMES_AT_ONCE = 64  # decoded in one go in a thread: a second or two of audio
 
 
-async def transcribe_file(hall: Hall, file: IO[bytes], start: Start) -> AsyncIterator[ServerMessage]:
+async def transcribe_file(hall: Hall, file: IO[bytes], start: Start) -> AsyncGenerator[ServerMessage, None]:
     """All messages of the session, to `closed`. Raises FullError before anything else, ProtocolError where the file is at fault."""
     live = hall.open()
     attachment = live.attach()
@@ -32,9 +32,9 @@ async def transcribe_file(hall: Hall, file: IO[bytes], start: Start) -> AsyncIte
                     raise ProtocolError(message)
                 yield message
     finally:
+        hall.discard(live)  # before anything is awaited: when the client has gone, every await here is cancelled
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
-        hall.discard(live)
 
 
 async def _take(attachment: Attachment, feeding: asyncio.Task[None], deadline: float) -> list[ServerMessage]:

@@ -19,7 +19,7 @@ from server.relay import Relay, unknown_session
 from server.settings import Settings
 from server.worker import ENGINE_FAILED, Step, Worker
 
-TICK = 0.1  # seconds
+TICK = 0.2  # seconds
 RETRY_AFTER = 5  # seconds, for clients that find no room
 
 logger = logging.getLogger(__name__)

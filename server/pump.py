@@ -205,6 +205,7 @@ async def pass_on(websocket: WebSocket, hall: Hall, resume: Resume) -> None:
 
 async def refuse(websocket: WebSocket, dialect: Dialect, error: Error, *, status: int, code: int) -> None:
     """With an HTTP status for those who can see it. A page cannot: it is let in, told, and sent away."""
+    websocket.app.state.metrics.failed(error)
     if "origin" not in websocket.headers:
         headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else {}
         body = {"error": {"code": error.code, "message": error.message}}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from server import formats
 from server.codec import to_json
@@ -60,8 +61,8 @@ async def transcribe(
         first = await anext(messages)  # whatever is wrong from the beginning still gets a status of its own
         if stream:
             kept = stack.pop_all()
-            return StreamingResponse(_lines(first, messages, kept), media_type=NDJSON)
-        segments, duration = await _collect(messages)
+            return StreamingResponse(_lines(request, first, messages, kept), media_type=NDJSON)
+        segments, duration = await _collect(request, messages)
     return _answer(format, segments, duration, hall.model, words)
 
 
@@ -78,6 +79,7 @@ async def refuse_protocol_error(request: Request, problem: Exception) -> Respons
 
 async def refuse_full(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, FullError)
+    request.app.state.metrics.failed(problem.error)
     return error_response(problem.error, 503)
 
 
@@ -87,14 +89,17 @@ def error_response(error: Error, status: int) -> Response:
     return JSONResponse({"error": told}, status, headers)
 
 
-async def _collect(messages: AsyncIterator[ServerMessage]) -> tuple[list[SegmentEnd], float]:
+async def _collect(request: Request, messages: AsyncGenerator[ServerMessage, None]) -> tuple[list[SegmentEnd], float]:
     segments: list[SegmentEnd] = []
     duration = 0.0
-    async for message in messages:
-        if isinstance(message, SegmentEnd):
-            segments.append(message)
-        elif isinstance(message, Closed):
-            duration = message.received
+    async with aclosing(messages):
+        async for message in messages:
+            if isinstance(message, SegmentEnd):
+                segments.append(message)
+            elif isinstance(message, Closed):
+                duration = message.received
+            if await request.is_disconnected():  # nobody waits for the rest
+                raise ClientDisconnect
     return segments, duration
 
 
@@ -105,12 +110,16 @@ def _answer(format: Format, segments: list[SegmentEnd], duration: float, model: 
     return Response(write(segments), media_type=MEDIA_TYPES[format])
 
 
-async def _lines(first: ServerMessage, messages: AsyncIterator[ServerMessage], kept: AsyncExitStack) -> AsyncIterator[str]:
+async def _lines(
+    request: Request, first: ServerMessage, messages: AsyncGenerator[ServerMessage, None], kept: AsyncExitStack
+) -> AsyncIterator[str]:
     """The status has gone out: from here on, what goes wrong is told as a message."""
-    async with kept:
+    async with kept, aclosing(messages):
         yield to_json(first) + "\n"
         try:
             async for message in messages:
+                if await request.is_disconnected():
+                    return
                 yield to_json(message) + "\n"
         except ProtocolError as problem:
             yield to_json(problem.error) + "\n"

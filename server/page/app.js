@@ -219,8 +219,7 @@ function showSound() {
 }
 
 function showText() {
-  const words = transcript.segments.reduce((sum, segment) => sum + segment.text.split(" ").length, 0);
-  $("words").textContent = String(words);
+  $("words").textContent = String(transcript.words);
   $("empty-text").hidden = !transcript.isEmpty;
   for (const button of document.querySelectorAll("#copy, #clear, [data-format]")) {
     button.disabled = button.id === "clear" ? job !== null || !timeline.duration : !transcript.segments.length;

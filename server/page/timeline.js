@@ -77,7 +77,8 @@ export class Timeline {
   }
 
   mark(text, time) {
-    this.#marks.push({ text: text.trim(), startsWord: text.startsWith(" "), time, row: -1, x: 0 });
+    const startsWord = text.startsWith(" ") || this.#marks.length === this.#settledMarks;
+    this.#marks.push({ text: text.trim(), startsWord, time, row: -1, x: 0 });
     this.#dirty = true;
   }
 

@@ -6,8 +6,8 @@ const DOUBTFUL = 0.6; // confidence below which a word is marked
 
 export class Transcript {
   segments = [];
-  characters = 0;
   #list;
+  #settledWords = 0;
   #current = null; // the list item that grows
   #onPick;
 
@@ -24,7 +24,6 @@ export class Transcript {
     span.className = "new";
     span.textContent = text;
     this.#current.querySelector(".growing").append(span);
-    this.characters += text.length;
     if (isNearEnd) this.#scrollToEnd();
   }
 
@@ -32,6 +31,7 @@ export class Transcript {
     const isNearEnd = this.#isNearEnd();
     this.void();
     this.segments.push(segment);
+    this.#settledWords += count(segment.text);
     const item = this.#item(segment.start);
     const text = document.createElement("p");
     for (const word of segment.words.length ? segment.words : [segment]) {
@@ -56,7 +56,11 @@ export class Transcript {
     this.void();
     this.#list.replaceChildren();
     this.segments = [];
-    this.characters = 0;
+    this.#settledWords = 0;
+  }
+
+  get words() {
+    return this.#settledWords + count(this.#current?.querySelector(".growing").textContent ?? "");
   }
 
   get isEmpty() {
@@ -98,4 +102,8 @@ export class Transcript {
     const box = this.#list.parentElement;
     box.scrollTop = box.scrollHeight;
   }
+}
+
+function count(text) {
+  return text.split(" ").filter(Boolean).length;
 }

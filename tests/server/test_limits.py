@@ -9,6 +9,7 @@ import random
 import socket as sockets
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 
 import numpy as np
@@ -51,6 +52,8 @@ async def test_beyond_the_most_sessions_new_ones_are_refused(start_server: Serve
             await socket.send(pcm(samples))
             await send(socket, Stop())
             assert_same(await hear(socket), recognizer.transcribe(samples))
+    counted = await asyncio.to_thread(lambda: urllib.request.urlopen(server.url + "/metrics").read().decode())
+    assert 'monoscribe_errors_total{code="at_capacity"} 2.0' in counted
     await eventually(lambda: len(server.hall) == 0)
     assert_same(await converse(server.stream_url, [pcm(samples), Stop()]), recognizer.transcribe(samples))
 

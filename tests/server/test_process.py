@@ -28,6 +28,7 @@ from tests.server.talk import Heard, assert_same, connected, hear, send
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 STREAMS = 20
+HAS_PROC = Path("/proc").is_dir()
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ async def test_while_it_drains_nobody_new_comes_in_and_a_second_signal_hurries(m
     assert_same(heard, recognizer.transcribe(samples))
 
 
-async def test_several_processes_share_a_port_and_pass_resumes_on(model_folder: Path, recognizer: Recognizer) -> None:
+async def test_several_processes_share_a_port_pass_resumes_on_and_are_replaced(model_folder: Path, recognizer: Recognizer) -> None:
     samples = noise(3, seed=2)
     data = pcm(samples)
     with serving(model_folder, "--workers", "2") as (process, port):
@@ -166,6 +167,8 @@ async def test_several_processes_share_a_port_and_pass_resumes_on(model_folder: 
             stopped = re.search(r'monoscribe_sessions_closed_total\{reason="stopped"\} (\S+)', page)
             assert stopped
             assert float(stopped[1]) >= 6
+        if HAS_PROC:
+            await replace_one(process.pid, url)
         process.send_signal(signal.SIGTERM)
         _, errors = await asyncio.to_thread(process.communicate, timeout=60)
     assert process.returncode == 0, errors
@@ -178,20 +181,23 @@ def children(pid: int) -> set[int]:
     return {int(child) for child in listed if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-async def test_a_process_that_dies_is_replaced_and_orphans_go(model_folder: Path) -> None:
-    with serving(model_folder, "--workers", "2") as (process, port):
-        url = f"ws://127.0.0.1:{port}/v1/stream"
-        await both_ready(url)
-        first = children(process.pid)
-        assert len(first) == 2
-        os.kill(min(first), signal.SIGKILL)
-        while len(children(process.pid) - first) != 1:  # noqa: ASYNC110 (another process)
-            await asyncio.sleep(0.1)
-        await both_ready(url)
+async def replace_one(pid: int, url: str) -> None:
+    """Kills one of the processes that serve, and waits until another serves in its place."""
+    before = children(pid)
+    assert len(before) == 2
+    os.kill(min(before), signal.SIGKILL)
+    while len(children(pid) - before) != 1:  # noqa: ASYNC110 (another process)
+        await asyncio.sleep(0.1)
+    await both_ready(url)
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc")
+async def test_orphans_go(model_folder: Path) -> None:
+    with serving(model_folder, "--workers", "2") as (process, _):
         orphans = children(process.pid)
+        assert orphans
         process.kill()
-        while any(is_running(orphan) for orphan in orphans):  # noqa: ASYNC110
+        while any(is_running(orphan) for orphan in orphans):  # noqa: ASYNC110 (another process)
             await asyncio.sleep(0.1)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import urllib.request
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -120,6 +124,23 @@ async def test_files_do_not_stay_behind(server: RunningServer) -> None:
     await post(server, pcm(noise(1, seed=1)), RAW)
     await post(server, b"hello")
     assert len(server.hall) == 0
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+async def test_a_client_that_goes_away_is_not_transcribed_to_the_end(start_server: ServerFactory, stream: str) -> None:
+    server = start_server(buffer_seconds=1)
+    data = pcm(noise(30, seed=1)) * 20
+    query = RAW | {"stream": stream}
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=httpx.Timeout(60, read=1)) as client:
+        with suppress(httpx.ReadTimeout):
+            async with client.stream("POST", "/v1/transcribe", content=data, params=query) as answer:
+                await anext(answer.aiter_lines())
+    while len(server.hall):  # noqa: ASYNC110 (the server has a thread of its own)
+        await asyncio.sleep(0.05)
+    processed = await asyncio.to_thread(lambda: urllib.request.urlopen(server.url + "/metrics").read().decode())
+    found = re.search(r"^monoscribe_audio_seconds_total (\S+)$", processed, re.MULTILINE)
+    assert found
+    assert float(found[1]) < 600
 
 
 async def test_models_and_openapi(server: RunningServer) -> None:
