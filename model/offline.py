@@ -71,7 +71,8 @@ def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["soft"
         ended |= symbols == network.symbols.end
         if ended.all():
             break
-    return [until_end(row.tolist(), network.symbols.end) for row in torch.stack(steps, dim=1)]
+    said = zip(torch.stack(steps, dim=1).tolist(), lengths.tolist(), strict=True)
+    return [until_end(row[: length * decoder.symbols_per_entry], network.symbols.end) for row, length in said]
 
 
 def softmax(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:

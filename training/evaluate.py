@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import jiwer
 import torch
@@ -13,6 +14,8 @@ from model.network import Network
 from model.offline import DECODERS
 from training.batches import collate
 from training.cache import CachedUtterance, FeatureCache
+from training.objective import objective
+from training.recipe import Augmentation, Recipe
 from training.text import Spelling, spelling_of
 
 BATCH = 16
@@ -55,6 +58,23 @@ def transcribe(
             for index, symbols in zip(chosen, decoded, strict=True):
                 texts[name][index] = spelling.decode(symbols)
     return texts
+
+
+@torch.no_grad()
+def mean_losses(network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], recipe: Recipe) -> dict[str, float]:
+    """Parts of the loss per label, as in training but without augmentation and noise."""
+    recipe = replace(recipe, augmentation=Augmentation())
+    reduction, spelling = network.config.encoder.reduction, spelling_of(network.symbols)
+    labelled = [(utterance, spelling.encode(utterance.text)) for utterance in utterances]
+    fitting = sorted((pair for pair in labelled if 0 < len(pair[1]) < pair[0].frames // reduction), key=lambda pair: pair[0].frames)
+    sums: dict[str, float] = {}
+    total = sum(len(labels) for _, labels in fitting)
+    for start in range(0, len(fitting), BATCH):
+        chosen, labels = zip(*fitting[start : start + BATCH], strict=True)
+        batch = collate(cache, chosen, labels, reduction)
+        for name, value in objective(network, batch, recipe, 0)[1].items():
+            sums[name] = sums.get(name, 0.0) + value * int(batch.label_lengths.sum())
+    return {name: round(value / total, 5) for name, value in sums.items()}
 
 
 def error_rates(utterances: Sequence[CachedUtterance], texts: Sequence[str], spelling: Spelling) -> dict[str, dict[str, float]]:

@@ -49,7 +49,7 @@ def attention_losses(
     """Cross-entropy of the labels and the end symbol, and what keeps the attention in step with them."""
     inputs, targets, exists = teacher_forcing(batch.labels, batch.label_lengths, network.symbols.start, network.symbols.end)
     count = exists.sum()
-    noise = network.config.attention.noise
+    noise = network.config.attention.noise if network.training else 0.0
     parts = {}
     if positions is not None:  # the end symbol is said at the last entry
         positions = functional.pad(positions, (0, 1))

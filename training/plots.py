@@ -22,7 +22,7 @@ from training.batches import collate
 from training.cache import CachedUtterance, FeatureCache
 from training.text import Spelling, spelling_of
 
-OF_NO_INTEREST = {"step", "skipped", "realtime", "dev", "learning_rate", "gradient_norm"}
+OF_NO_INTEREST = {"step", "skipped", "realtime", "dev", "dev_loss", "learning_rate", "gradient_norm"}
 MOST_TICKS = 60
 
 
@@ -46,9 +46,14 @@ def curves_figure(entries: Sequence[Mapping[str, Any]]) -> Figure:
     figure = new_figure(14, 4.5)
     losses, gradient, dev = figure.subplots(1, 3)
     steps = [entry["step"] for entry in entries]
+    evaluated = [entry for entry in entries if "dev_loss" in entry]
     for name in sorted({name for entry in entries for name in entry} - OF_NO_INTEREST):
-        losses.plot(steps, [entry.get(name, np.nan) for entry in entries], label=name)
-    losses.set(title="training loss, per label", xlabel="step")
+        (line,) = losses.plot(steps, [entry.get(name, np.nan) for entry in entries], label=name)
+        if any(name in entry["dev_loss"] for entry in evaluated):
+            points_of_dev = [entry["dev_loss"].get(name, np.nan) for entry in evaluated]
+            dev_steps = [entry["step"] for entry in evaluated]
+            losses.plot(dev_steps, points_of_dev, "--.", color=line.get_color(), label=f"{name}, dev")
+    losses.set(title="loss per label", xlabel="step")
     gradient.plot(steps, [entry.get("gradient_norm", np.nan) for entry in entries], color="tab:gray")
     gradient.set(title="gradient norm", xlabel="step", yscale="log")
     points: dict[str, list[tuple[int, float]]] = {}

@@ -37,6 +37,7 @@ class Reporter:
         self._bar = tqdm(total=steps, initial=first_step, unit="step", disable=None, dynamic_ncols=True)
         self._board = SummaryWriter(out / TENSORBOARD, purge_step=first_step)
         self._dev: dict[str, Any] = {}
+        self._dev_losses: dict[str, float] = {}
         self._restart()
 
     def __enter__(self) -> Reporter:
@@ -68,9 +69,9 @@ class Reporter:
     def _speed(self) -> float:
         return self._seconds / max(time.perf_counter() - self._since, 1e-9)
 
-    def dev(self, rates: Mapping[str, Any]) -> None:
-        """Takes error rates by decoder and set, for the next report."""
-        self._dev = dict(rates)
+    def dev(self, rates: Mapping[str, Any], losses: Mapping[str, float]) -> None:
+        """Takes error rates by decoder and set, and losses, for the next report."""
+        self._dev, self._dev_losses = dict(rates), dict(losses)
 
     def report(self, step: int, skipped: int) -> None:
         """Writes the means since the last report, if anything happened since."""
@@ -81,7 +82,9 @@ class Reporter:
         for name, value in entry.items():
             self._board.add_scalar(f"train/{name}", value, step)
         if self._dev:
-            entry["dev"] = self._dev
+            entry |= dict(dev=self._dev, dev_loss=self._dev_losses)
+        for name, value in self._dev_losses.items():
+            self._board.add_scalar(f"dev/loss/{name}", value, step)
         for decoder, parts in self._dev.items():
             for part, rates in parts.items():
                 for name, rate in rates.items():
@@ -95,7 +98,7 @@ class Reporter:
             print(json.dumps(entry), flush=True)
         elif self._dev:
             self._bar.write(f"step {step}: " + summary_of(self._dev), file=sys.stderr)
-        self._dev = {}
+        self._dev, self._dev_losses = {}, {}
         self._restart()
 
     def alignments(self, step: int, network: Network, cache: FeatureCache, sample: Sequence[CachedUtterance]) -> None:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from model.files import ModelCard, save_model
 from training.cache import CachedUtterance, FeatureCache
-from training.evaluate import error_rates, transcribe
+from training.evaluate import error_rates, mean_losses, transcribe
 from training.recipe import Recipe
 from training.reporting import Reporter, silent
 from training.trainer import Trainer
@@ -131,7 +131,7 @@ def evaluate(trainer: Trainer, dev: FeatureCache | None, sample: Sequence[Cached
         reporter.alignments(trainer.step, network, dev, sample)
     texts = transcribe(network, dev, sample, decoders)
     rates = {name: error_rates(sample, said, trainer.spelling) for name, said in texts.items()}
-    reporter.dev(rates)
+    reporter.dev(rates, mean_losses(network, dev, sample, trainer.recipe))
     return rates
 
 

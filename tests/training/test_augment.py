@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.features import LOG_FLOOR
+from model.features import BLOCK, LOG_FLOOR
 from training.augment import at_tempo, augment_mels, mask_frames, warped
 from training.batches import Batch
 from training.recipe import Augmentation
@@ -80,3 +80,22 @@ def test_warp_by_hand() -> None:
     found = warped(mels, torch.tensor([0.5, 1.5]))
     assert found[0, 0].tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
     assert found[1, 2].tolist() == [0.0, 1.5, 3.0, 4.0, 4.0]
+
+
+def test_tempo_changes_lengths_together(mels: torch.Tensor) -> None:
+    batch = batch_of(mels)
+    slower = at_tempo(batch, 1.1)
+    assert slower.mels.shape == (50, 44, 20)
+    assert set(slower.frames.tolist()) == {44}
+    torch.testing.assert_close(slower.mels[:, 0], mels[:, 0])
+    changed = augment_mels(batch, Augmentation(tempo=0.2), step=0)
+    assert changed.mels.shape[1] % BLOCK == 0
+    assert int(changed.frames.max()) <= changed.mels.shape[1]
+
+
+def test_warping_moves_bins() -> None:
+    ramp = torch.arange(20.0).expand(3, 5, 20)
+    moved = warped(ramp, torch.tensor([1.0, 0.5, 2.0]))
+    torch.testing.assert_close(moved[0], ramp[0])
+    torch.testing.assert_close(moved[1, 0], torch.arange(20) / 2)
+    torch.testing.assert_close(moved[2, 0], (torch.arange(20.0) * 2).clamp(max=19))
