@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +29,7 @@ FILE_BUFFER_SECONDS = 120.0  # enough for any segment: a file can be read again,
 class Recognition(Protocol):
     model: str
 
-    def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncIterator[Event]: ...
+    def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncGenerator[Event, None]: ...
 
 
 class RemoteRecognizer:
@@ -36,7 +38,7 @@ class RemoteRecognizer:
         self._server = chosen.server
         self._options = session_options(chosen) | {"interim": chosen.realtime, "buffer_seconds": FILE_BUFFER_SECONDS}
 
-    async def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncIterator[Event]:
+    async def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncGenerator[Event, None]:
         async with connect(self._server, sample_rate=rate, **self._options) as session:
             self.model = session.model
             async with feeding(session, chunks):
@@ -46,7 +48,8 @@ class RemoteRecognizer:
 
 def run(chosen: argparse.Namespace) -> int:
     try:
-        return asyncio.run(_run(chosen))
+        with _interruptible():
+            return asyncio.run(_run(chosen))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -56,6 +59,20 @@ def run(chosen: argparse.Namespace) -> int:
         return _complain(error, USAGE)
     except ClientError as error:
         return _complain(error, SERVER_FAILED)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends it even while a read waits for a pipe: asyncio's own handler would wait for the read."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _run(chosen: argparse.Namespace) -> int:
@@ -87,10 +104,11 @@ def _recognition(chosen: argparse.Namespace) -> Recognition:
 async def _transcribe(path: str, output: Path | None, recognition: Recognition, chosen: argparse.Namespace, view: View) -> None:
     extra = {"file": path}
     with read_audio(path) as audio, view.file(path, audio), Output(chosen.format, output, view.show, **extra) as written:
-        async for event in recognition.events(audio.rate, _watched(path, audio, view, chosen.realtime)):
-            written.transcript.model = recognition.model
-            written.hear(event)
-            view.hear(event)
+        async with aclosing(recognition.events(audio.rate, _watched(path, audio, view, chosen.realtime))) as events:
+            async for event in events:
+                written.transcript.model = recognition.model
+                written.hear(event)
+                view.hear(event)
 
 
 def _watched(path: str, audio: AudioSource, view: View, realtime: bool) -> Iterator[Samples]:

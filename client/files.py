@@ -36,10 +36,10 @@ class AudioSource:
 
 
 @contextmanager
-def read_audio(path: str | PathLike[str], stdin: IO[bytes] | None = None) -> Iterator[AudioSource]:
+def read_audio(path: str | PathLike[str]) -> Iterator[AudioSource]:
     """Raises AudioError, with a sentence, for what cannot be read; also while the chunks are read."""
     if str(path) == STDIN:
-        with _read_pipe(stdin or sys.stdin.buffer) as source:
+        with _read_pipe(_standard_input()) as source:
             yield source
         return
     file = Path(path)
@@ -119,6 +119,12 @@ def _read_pipe(stdin: IO[bytes]) -> Iterator[AudioSource]:
         file.flush()
         with _read_file(Path(file.name), STDIN) as source:
             yield source
+
+
+def _standard_input() -> IO[bytes]:
+    """Without its buffer: a read that waits would lock that, and Python could not end."""
+    raw: IO[bytes] = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+    return raw
 
 
 def _samples(pipe: IO[bytes], header: WavHeader) -> Iterator[Samples]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 from client.audio import Samples
 from client.events import ClientError, Closed, Event, Segment, Status, Text, Word
@@ -20,7 +20,7 @@ class LocalRecognizer:
         self._beam = beam
         self.model = self._recognizer.card.name
 
-    async def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncIterator[Event]:
+    async def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncGenerator[Event, None]:
         """As a session's. Nobody else is on the loop: it may well wait for the recogniser."""
         try:
             stream = self._recognizer.stream(StreamOptions(sample_rate=rate, endpoint=self._endpoint, beam=self._beam))

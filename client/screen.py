@@ -24,12 +24,11 @@ REFRESH = 12  # per second
 class Screen:
     """Draws where a terminal is: on standard output, or beside it on standard error if the text goes into a pipe."""
 
-    def __init__(self, *, quiet: bool = False, has_meter: bool = True) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self.is_on_stdout = sys.stdout.isatty()
         self._console = Console(file=sys.stdout if self.is_on_stdout else sys.stderr, highlight=False)
         self._live: Live | None = None
         self._is_shown = self._console.is_terminal and not quiet
-        self._has_meter = has_meter
         self._current = ""
         self._level = QUIETEST
         self._begun = time.monotonic()
@@ -87,27 +86,25 @@ class Screen:
                 self._lag = max(0.0, self._sent - processed)
                 self._note = "the server is about to go" if draining else "listening"
             case Interrupted():
-                self._note = "connection lost, trying again; nothing is lost meanwhile"
+                self._note = "connection lost, trying again; the recording goes on"
             case Resumed(restarted, lost):
                 self._current = "" if restarted else self._current
-                self._note = "connected again"
-                if lost:
-                    self.say(f"The server forgot the session, and {lost:.0f} s of audio were no longer kept.")
+                self._note = "listening"
+                self.say(f"(connected again; {f'{lost:.0f} s of audio were no longer kept' if lost else 'nothing was lost'})")
             case Complaint(message=message):
                 self.say(f"The server says: {message}")
         if self._live is not None and isinstance(event, Text | Segment):
             self._live.refresh()
 
     def _draw(self) -> Group:
-        lines = [Styled(self._current, style="bold")] if self._current else []
+        room = max(1, self._console.height - 2) * self._console.width  # of a segment longer than the screen, the end is what is new
+        lines = [Styled(self._current[-room:], style="bold")] if self._current else []
         return Group(*lines, self._status_line())
 
     def _status_line(self) -> Table:
-        elapsed = time.monotonic() - self._begun
+        elapsed = int(time.monotonic() - self._begun)
         line = Table.grid(padding=(0, 2))
-        cells = [Styled("●", style="red"), Styled(f"{elapsed // 60:02.0f}:{elapsed % 60:02.0f}")]
-        if self._has_meter:
-            cells.append(meter(self._level))
+        cells = [Styled("●", style="red"), Styled(f"{elapsed // 60:02d}:{elapsed % 60:02d}"), meter(self._level)]
         cells += [Styled(f"lag {self._lag:.1f} s", style="yellow" if self._lag > 2 else "dim"), Styled(self._note, style="dim")]
         line.add_row(*cells)
         return line

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -21,6 +25,7 @@ from model.files import ModelCard, save_model
 from model.network import Network
 from server.formats import as_json, as_srt, as_text, as_vtt
 from server.messages import SegmentEnd, WordTime
+from tests.client.sound_card import wait_until
 from tests.server.conftest import RunningServer, ServerFactory, noise
 
 
@@ -156,6 +161,27 @@ def test_usage(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "two of the files would be written to" in capsys.readouterr().err
     assert run("--key-file", tmp_path / "none", one) == 2
     assert "--key-file=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("head", [12, 60_000])
+def test_ctrl_c_ends_it_though_the_pipe_has_more(server: RunningServer, recordings: Path, head: int) -> None:
+    command = [sys.executable, "-m", "monoscribe", "file", "--server", server.url, "-"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write((recordings / "1.wav").read_bytes()[:head])
+        process.stdin.flush()
+        wait_until(lambda: waiting_in(process.stdin) == 0, "it does not read")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def waiting_in(pipe: IO[bytes] | None) -> int:
+    """Bytes that nobody has read yet."""
+    assert pipe is not None
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_realtime_says_the_same(
