@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 from training.scores import LEVEL, Rate, Result
 
+WIDTH = 120  # of what goes into a file
+
 
 def show(results: Sequence[Result], *, worst: int, speakers: bool, console: Console | None = None) -> None:
     console = console or Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
     console.print(summary(results))
     drawn = ", ".join(sorted({f"{result.part or 'all'}: {result.drawn}" for result in results}))
     console.print(f"Brackets: {LEVEL} % confidence interval by bootstrap over speakers or utterances ({drawn}).", style="dim")
@@ -27,13 +32,13 @@ def show(results: Sequence[Result], *, worst: int, speakers: bool, console: Cons
 
 def summary(results: Sequence[Result]) -> Table:
     short = "PER" if results[0].unit == "phone" else "WER"
-    table = Table()
-    for column in ("set", "decoder", "clips", f"{short} %", *(["CER %"] if short == "WER" else []), "sub", "del", "ins"):
-        table.add_column(column, no_wrap=column.endswith("%"))
+    table = Table(box=SIMPLE, pad_edge=False)
+    for column in ("set", "decoder", "clips", f"{short} %", *(["CER %"] if short == "WER" else []), "sub, del, ins %"):
+        table.add_column(column, no_wrap=True)
     for result in results:
         rates = [percent(result.rate)] + ([percent(result.character_rate)] if result.character_rate else [])
         counts = [f"{100 * n / max(1, result.length):.1f}" for n in (result.substitutions, result.deletions, result.insertions)]
-        table.add_row(result.part or "all", result.decoder, str(result.utterances), *rates, *counts)
+        table.add_row(result.part or "all", result.decoder, str(result.utterances), *rates, ", ".join(counts))
     return table
 
 
