@@ -5,13 +5,15 @@ Streams join and leave at any step. What a stream says depends neither on how it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import soxr
 import torch
+from torch import Tensor
 
 from model.beam import BeamConfig, BeamDecoder
 from model.encoder import EncoderState
@@ -38,6 +40,7 @@ class StreamOptions:
     def __post_init__(self) -> None:
         if not LOWEST_RATE <= self.sample_rate <= HIGHEST_RATE:
             raise ValueError(f"sample_rate={self.sample_rate}: expected {LOWEST_RATE}..{HIGHEST_RATE}")
+        BeamConfig(self.beam)  # says what it accepts
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class _Stream:
         self.received = 0  # samples, at the model's rate
         self.origin = 0  # the sample at which entry 0 begins
         self.entries = 0
+        self.fed = False  # whether it got any audio since the last flush
         self.ending = False  # a flush or the finish is under way
         self.finishing = False
         self.endpointer = Endpointer(options.endpoint, network.config.encoder.reduction)
@@ -68,9 +72,8 @@ class _Stream:
     def queue(self, samples: Samples) -> None:
         self.pending = np.concatenate([self.pending, samples])
 
-    def take(self, count: int) -> Samples:
-        taken, self.pending = self.pending[:count], self.pending[count:]
-        return taken
+    def drop(self, count: int) -> None:
+        self.pending = self.pending[count:]
 
 
 class Engine:
@@ -80,6 +83,7 @@ class Engine:
         self._decoder = HardDecoder(network.decoder, network.symbols)
         self._block = HOP * network.config.encoder.reduction  # samples per entry of the memory
         self._streams: dict[int, _Stream] = {}
+        self._undelivered: dict[int, list[Event]] = {}
         self._next = 0
         self._fresh = self._initial_state(1)
         self._state = self._initial_state(1)  # of all streams, each in its row
@@ -116,8 +120,13 @@ class Engine:
         self._queue(self._open_stream(stream), samples, last=False)
 
     def flush(self, stream: int) -> None:
-        """Ends the segment: everything so far will be said as if the audio ended here. The stream then goes on."""
+        """Ends the segment: everything so far will be said as if the audio ended here. The stream then goes on.
+
+        Without any audio since the last flush there is nothing to end.
+        """
         entry = self._open_stream(stream)
+        if not entry.fed:
+            return
         self._queue(entry, np.zeros(0, np.float32), last=True)
         if entry.resampler is not None:
             entry.resampler.clear()
@@ -126,9 +135,12 @@ class Engine:
         entry.ending = True
 
     def finish(self, stream: int) -> None:
-        """Ends the stream: when a step has said everything, the stream is closed."""
+        """Ends the stream: when a step has said everything, or at once if there is nothing to say, the stream is closed."""
         self.flush(stream)
-        self._streams[stream].finishing = True
+        if self._streams[stream].ending:
+            self._streams[stream].finishing = True
+        else:
+            self.close(stream)
 
     def pending(self, stream: int) -> float:
         """Seconds of audio that a stream has queued."""
@@ -143,20 +155,25 @@ class Engine:
         return len(self._streams[stream].pending) >= self._block
 
     @torch.inference_mode()
-    def step(self) -> dict[int, list[Event]]:
-        """Advances every stream that has enough audio, each by at most LONGEST_ADVANCE entries; returns what they said."""
-        events: dict[int, list[Event]] = {}
-        budget = {name: LONGEST_ADVANCE for name in self._streams if self.is_ready(name)}
+    def step(self, streams: Iterable[int] | None = None) -> dict[int, list[Event]]:
+        """Advances every stream that has enough audio, or those of `streams`, each by at most LONGEST_ADVANCE entries.
+
+        Returns what they said. If it raises, no stream has lost anything: audio that was not processed is still queued, and what
+        was said before the failure comes with the next step.
+        """
+        wanted = self._streams if streams is None else streams
+        budget = {name: LONGEST_ADVANCE for name in wanted if self.is_ready(name)}
         while budget:
             reach = {name: min(left, self._entries_ahead(self._streams[name])) for name, left in budget.items()}
             together = min(reach.values())
             for name, said in self._advance(list(reach), together).items():
-                events.setdefault(name, []).extend(said)
+                self._undelivered.setdefault(name, []).extend(said)
             budget = {
                 name: left - together
                 for name, left in budget.items()
                 if left > together and name in self._streams and self.is_ready(name)
             }
+        events, self._undelivered = self._undelivered, {}
         return events
 
     def _entries_ahead(self, stream: _Stream) -> int:
@@ -166,18 +183,40 @@ class Engine:
         """Advances the streams `names` by `entries` entries of the memory."""
         streams = [self._streams[name] for name in names]
         rows = torch.tensor([stream.row for stream in streams])
-        samples = clean(torch.from_numpy(np.stack([stream.take(entries * self._block) for stream in streams])))
+        samples = clean(torch.from_numpy(np.stack([stream.pending[: entries * self._block] for stream in streams])))
         state = self._state.rows(rows)
         frames, loud_frames, features = self._network.features(samples, state.features)
         memory, encoder = self._network.encoder(frames, state.encoder)
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
+        said, hard, beams = self._decode(streams, memory, loud, state.hard)
+
+        for stream, beam in zip(streams, beams, strict=True):  # from here on nothing fails, so that a failed step changes nothing
+            stream.drop(entries * self._block)
+            stream.beam = beam
+        events, restart = self._tell(names, said, loud)
+        if restart:  # what the normaliser learnt of the speaker and the room stays
+            again = torch.tensor(restart)
+            encoder = encoder.with_rows(again, self._fresh.encoder.rows(torch.zeros_like(again)))
+            hard = hard.with_rows(again, self._fresh.hard.rows(torch.zeros_like(again)))
+        self._state.put(rows, RecognizerState(features, encoder, hard))
+        return {name: said for name, said in zip(names, events, strict=True) if said or name not in self._streams}
+
+    def _decode(
+        self, streams: list[_Stream], memory: Tensor, loud: Tensor, state: HardState
+    ) -> tuple[list[Said], HardState, list[BeamDecoder | None]]:
+        """What the streams say at new entries (B, T, D), of which some (B, T) are loud; each by its own search."""
         allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]))
         greedy = torch.tensor([stream.beam is None for stream in streams])
-        said, hard = self._decoder(memory, allowed & greedy[:, None], state.hard)
-        for row, stream in enumerate(streams):
-            if stream.beam is not None:
-                said += [each._replace(row=row) for each in stream.beam(memory[row], allowed[row])]
+        said, state = self._decoder(memory, allowed & greedy[:, None], state)
+        beams = [copy.copy(stream.beam) for stream in streams]
+        for row, beam in enumerate(beams):
+            if beam is not None:
+                said += [each._replace(row=row) for each in beam(memory[row], allowed[row])]
+        return said, state, beams
 
+    def _tell(self, names: list[int], said: list[Said], loud: Tensor) -> tuple[list[list[Event]], list[int]]:
+        """The events of each stream after new entries, and the rows that start anew."""
+        streams = [self._streams[name] for name in names]
         events: list[list[Event]] = [[] for _ in streams]
         said_at: list[list[int]] = [[] for _ in streams]
         for each in said:
@@ -186,7 +225,7 @@ class Engine:
             said_at[each.row] += [each.entry] * len(new)
         restart = []
         for row, (stream, louds) in enumerate(zip(streams, loud.tolist(), strict=True)):
-            stream.entries += entries
+            stream.entries += len(louds)
             stream.endpointer.advance(louds, said_at[row])
             flushed = stream.ending and len(stream.pending) < self._block
             if flushed or stream.endpointer.is_endpoint():
@@ -194,12 +233,7 @@ class Engine:
                 restart.append(row)
             if flushed:
                 self._after_flush(names[row], stream)
-        if restart:  # what the normaliser learnt of the speaker and the room stays
-            again = torch.tensor(restart)
-            encoder = encoder.with_rows(again, self._fresh.encoder.rows(torch.zeros_like(again)))
-            hard = hard.with_rows(again, self._fresh.hard.rows(torch.zeros_like(again)))
-        self._state.put(rows, RecognizerState(features, encoder, hard))
-        return {name: said for name, said in zip(names, events, strict=True) if said or name not in self._streams}
+        return events, restart
 
     def _write(self, stream: _Stream, said: Said) -> list[Event]:
         """The events of a symbol. The stream's count of entries is still that of the chunk's beginning."""
@@ -225,11 +259,12 @@ class Engine:
         if stream.finishing:
             self.close(name)
             return
-        stream.ending = False
+        stream.ending = stream.fed = False
         stream.origin, stream.entries = stream.received, 0
 
     def _queue(self, stream: _Stream, samples: Samples, *, last: bool) -> None:
         samples = np.asarray(samples, dtype=np.float32).reshape(-1)
+        stream.fed = stream.fed or len(samples) > 0
         if stream.resampler is not None:  # a filter would spread one number that is none over its neighbours
             samples = stream.resampler.resample_chunk(clean(torch.tensor(samples)).numpy(), last=last)
         stream.received += len(samples)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,6 +84,7 @@ def test_a_step_is_bounded(recognizer: Recognizer) -> None:
 def test_names_that_are_not_open_are_refused(recognizer: Recognizer) -> None:
     engine = recognizer.batch()
     stream = engine.open()
+    engine.accept(stream, babble(0.1))
     engine.finish(stream)
     with pytest.raises(ValueError, match="its end is under way"):
         engine.accept(stream, np.zeros(1, np.float32))
@@ -120,3 +122,54 @@ def test_rows_are_used_again(recognizer: Recognizer) -> None:
         for stream in streams:
             engine.close(stream)
     assert engine._state.hard.symbol.shape[0] <= 4
+
+
+def test_a_failed_step_changes_nothing(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = babble(2.0, 1)
+    for beam in (1, 3):
+        engine = recognizer.batch()
+        stream, events = engine.open(StreamOptions(beam=beam)), []
+        decode, calls = engine._decode, 0
+
+        def failing(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls % 3 == 0:
+                raise RuntimeError("out of order")
+            return decode(*arguments)  # noqa: B023
+
+        monkeypatch.setattr(engine, "_decode", failing)
+        engine.accept(stream, samples)
+        engine.finish(stream)
+        failures = 0
+        while stream in engine:
+            try:
+                events += engine.step().get(stream, [])
+            except RuntimeError:
+                failures += 1
+        assert failures > 1
+        assert same(events, run(recognizer, samples, [], StreamOptions(beam=beam)))
+
+
+def test_a_step_of_some_streams_leaves_the_others(recognizer: Recognizer) -> None:
+    engine = recognizer.batch()
+    first, second = engine.open(), engine.open()
+    for stream in (first, second):
+        engine.accept(stream, babble(1.0))
+    engine.step([second])
+    assert engine.pending(first) == 1.0
+    assert engine.pending(second) < 1.0
+
+
+def test_an_end_without_audio_says_nothing(recognizer: Recognizer) -> None:
+    stream = recognizer.stream()
+    assert stream.flush() == []
+    assert stream.accept(babble(1.0)) + stream.flush()
+    assert stream.flush() == []
+    assert stream.finish() == []
+
+
+@pytest.mark.parametrize("beam", [0, -1, 33])
+def test_beams_out_of_range_are_refused(beam: int) -> None:
+    with pytest.raises(ValueError, match=f"beam={beam}: expected 1..32"):
+        StreamOptions(beam=beam)
