@@ -83,7 +83,7 @@ async def _run(chosen: argparse.Namespace) -> int:
                         for output in outputs:
                             output.hear(event)
                 except ConnectionFailedError as error:
-                    raise ConnectionFailedError(f"{error} {_keep_untold(session)}") from error
+                    raise ConnectionFailedError(f"{error} {keep_untold(session)}") from error
                 finally:
                     listening.cancel()
                     results = await asyncio.gather(listening, return_exceptions=True)
@@ -149,7 +149,7 @@ def _interruptible(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _keep_untold(session: Session) -> str:
+def keep_untold(session: Session) -> str:
     """Nothing that was recorded is lost, even if no server comes back."""
     audio = session.untold()
     if not audio:

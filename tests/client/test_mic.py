@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import re
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 import soundfile
 
+import client
 import monoscribe
 from client.audio import Samples
+from client.mic_command import keep_untold
 from model import Recognizer, StreamOptions
 from tests.client.conftest import Wire
 from tests.client.sound_card import RATE, SoundCard, needs_sound_card, sound_card, wait_until
@@ -219,3 +222,25 @@ class NoPortAudio:
 def run_mic(environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "monoscribe", "mic", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_what_no_server_came_back_for_is_kept(
+    wire: Wire, recognizer: Recognizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples = noise(2, seed=24)
+
+    async def lose() -> str:
+        async with client.connect(wire.url, reconnect_seconds=0.2) as session:
+            wire.target = None
+            wire.cut()
+            await session.send(samples)
+            with pytest.raises(client.ConnectionFailedError):
+                async for _ in session:
+                    pass
+            return keep_untold(session)
+
+    sentence = asyncio.run(lose())
+    (kept,) = tmp_path.iterdir()
+    assert sentence == f"The last 2 s were not transcribed; they are in {kept.name}, for `monoscribe file {kept.name}`."
+    np.testing.assert_array_equal(soundfile.read(kept, dtype="float32")[0], samples)
