@@ -5,7 +5,6 @@ It steps as soon as any stream has enough audio, so a stream alone never waits; 
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 import time
@@ -62,7 +61,6 @@ class Worker:
         self._wake = wake
         self._on_step = on_step
         self._gather = gather
-        self._steps_some = "streams" in inspect.signature(engine.step).parameters
         self._changed = threading.Condition()
         self._inbox: list[tuple[Channel, Command]] = []
         self._stopping = False
@@ -234,15 +232,16 @@ class Worker:
         return pending
 
     def _step_one_by_one(self, ready: list[tuple[Channel, _Stream]]) -> dict[int, list[Event]]:
-        """After a step that failed: finds the stream that caused it. An engine that cannot step some only has spoilt them all."""
+        """After a step that failed and changed nothing: finds the stream that caused it."""
         said: dict[int, list[Event]] = {}
         for channel, stream in ready:
             try:
-                if not self._steps_some:
-                    raise RuntimeError("the engine cannot step streams one by one")
-                said |= self._engine.step(streams=[stream.name])  # type: ignore[call-arg]
+                events = self._engine.step([stream.name])
             except Exception:
                 self._fail(channel)
+                continue
+            for name, new in events.items():  # what others had said before the failure comes along
+                said.setdefault(name, []).extend(new)
         return said
 
     def _fail(self, channel: Channel) -> None:

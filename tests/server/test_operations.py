@@ -9,6 +9,7 @@ import re
 import ssl
 import subprocess
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
@@ -65,7 +66,7 @@ async def test_a_stalled_engine_fails_its_sessions_instead_of_letting_them_hang(
     server = start_server(stall_seconds=0.3)
     release = threading.Event()
 
-    def stall() -> dict[int, list[Event]]:
+    def stall(streams: Iterable[int] | None = None) -> dict[int, list[Event]]:
         release.wait(60)
         return {}
 

@@ -36,15 +36,10 @@ class FragileEngine(Engine):
         super().accept(stream, samples)
 
     def step(self, streams: Iterable[int] | None = None) -> dict[int, list[Event]]:
-        """With the seam that an engine needs so that one stream's failure is its own: a failed step changes nothing."""
         names = list(streams) if streams is not None else [name for name in self if self.is_ready(name)]
         if self.poisoned & set(names):
             raise RuntimeError("poison")
-        others = {name: self._streams.pop(name) for name in list(self) if name not in names}
-        try:
-            return super().step()
-        finally:
-            self._streams.update(others)
+        return super().step(names)
 
 
 class Listener:
