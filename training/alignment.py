@@ -14,6 +14,8 @@ def ctc_positions(scores: Tensor, lengths: Tensor, labels: Tensor, label_lengths
 
     scores (B, T, symbols) log probabilities, lengths (B,) in entries, labels (B, U), label_lengths (B,).
     """
+    home = scores.device  # many small steps: faster on the CPU than anywhere else
+    scores, lengths, labels, label_lengths = scores.cpu(), lengths.cpu(), labels.cpu(), label_lengths.cpu()
     streams, entries, _ = scores.shape
     width = 2 * labels.shape[1] + 1  # blank, label, blank, label, ... blank
     path_symbols = torch.full((streams, width), blank)
@@ -44,4 +46,4 @@ def ctc_positions(scores: Tensor, lengths: Tensor, labels: Tensor, label_lengths
         spoken = (state % 2 == 1) & (t < lengths)
         positions[rows[spoken], label[spoken]] = t
         state = state - came[t, rows, state]
-    return positions
+    return positions.to(home)

@@ -75,8 +75,8 @@ def mask_frames(frames: Tensor, lengths: Tensor, options: Augmentation, step: in
     for _ in range(options.frequency_masks):
         keep &= ~_stretch(torch.full((rows,), bins), bins, options.frequency_mask_bins)[:, None, :]
     for _ in range(options.time_masks):
-        keep &= ~_stretch(lengths, steps, options.time_mask_frames)[:, :, None]
-    return frames * keep[..., None]
+        keep &= ~_stretch(lengths.cpu(), steps, options.time_mask_frames)[:, :, None]
+    return frames * keep[..., None].to(frames.device)
 
 
 def _stretch(lengths: Tensor, size: int, longest: int) -> Tensor:

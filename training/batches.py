@@ -24,6 +24,9 @@ class Batch:
     labels: Tensor  # (B, U) symbols, padded with 0
     label_lengths: Tensor  # (B,)
 
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.mels.to(device), self.frames.to(device), self.labels.to(device), self.label_lengths.to(device))
+
     @property
     def seconds(self) -> float:
         return float(self.frames.sum()) / FRAMES_PER_SECOND

@@ -16,9 +16,9 @@ from training.recipe import Recipe
 
 
 def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tuple[Tensor, dict[str, float]]:
-    """The loss to descend and its parts by name."""
+    """The loss to descend and its parts by name. The batch is on the CPU, and goes to the network's device once augmented."""
     with torch.no_grad():
-        batch = augment_mels(batch, recipe.augmentation, step)
+        batch = augment_mels(batch, recipe.augmentation, step).to(network.ctc.weight.device)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
         frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
     memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))  # (B, T, D)
@@ -59,7 +59,7 @@ def attention_losses(
         logits, before = network.decoder.forced(memory, inputs, positions)
         parts["alignment"] = waiting_loss(network, memory, before, positions, exists, noise) / count
     else:
-        mask = torch.arange(memory.shape[1]) < lengths[:, None]  # (B, T)
+        mask = torch.arange(memory.shape[1], device=memory.device) < lengths[:, None]  # (B, T)
         taught = network.decoder.attend(memory, mask, inputs, recipe.attention.mode, noise)
         logits = taught.logits
         if recipe.loss.quantity:
@@ -67,7 +67,7 @@ def attention_losses(
             parts["quantity"] = (attended - exists.sum(1)).abs().sum() / count
         if recipe.loss.alignment:
             assert positions is not None
-            expected = taught.alpha @ torch.arange(memory.shape[1], dtype=memory.dtype)  # (B, U)
+            expected = taught.alpha @ torch.arange(memory.shape[1], dtype=memory.dtype, device=memory.device)  # (B, U)
             parts["alignment"] = ((expected - positions).abs() * exists).sum() / count
     parts["attention"] = smoothed_cross_entropy(logits, targets, exists, recipe.loss.label_smoothing) / count
     return parts
@@ -77,7 +77,7 @@ def teacher_forcing(labels: Tensor, label_lengths: Tensor, start: int, end: int)
     """Inputs and targets of the decoder (B, U + 1), and which of them there are: start a b c -> a b c end."""
     inputs = functional.pad(labels, (1, 0), value=start)
     targets = functional.pad(labels, (0, 1)).scatter(1, label_lengths[:, None], end)
-    exists = torch.arange(inputs.shape[1]) <= label_lengths[:, None]
+    exists = torch.arange(inputs.shape[1], device=labels.device) <= label_lengths[:, None]
     return inputs, targets, exists
 
 
@@ -103,7 +103,7 @@ def waiting_loss(network: Network, memory: Tensor, before: Tensor, positions: Te
 
     Only the T + U decisions that the process meets are evaluated: from the previous position to this one.
     """
-    entries = torch.arange(memory.shape[1])
+    entries = torch.arange(memory.shape[1], device=memory.device)
     after = int(network.config.attention.strict)  # where the scan goes on
     previous = functional.pad(positions[:, :-1] + after, (1, 0))
     met = (entries >= previous[..., None]) & (entries <= positions[..., None]) & exists[..., None]  # (B, U, T)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from training.text import Spelling, spelling_of
 
 OF_NO_INTEREST = {"step", "skipped", "realtime", "dev", "dev_loss", "learning_rate", "gradient_norm"}
 MOST_TICKS = 60
+SoftMode = Literal["soft", "softmax"]
 
 
 def save_figure(figure: Figure, path: Path) -> npt.NDArray[np.uint8]:
@@ -74,7 +75,9 @@ def curves_figure(entries: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 @torch.inference_mode()
-def alignment_figure(network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance]) -> Figure:
+def alignment_figure(
+    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], mode: SoftMode = "soft"
+) -> Figure:
     """One column per utterance: hard alignment of what is said, soft alignment of what should be, the features below.
 
     Black is 1, white is 0. Time runs to the right, symbols run upwards.
@@ -90,12 +93,12 @@ def alignment_figure(network: Network, cache: FeatureCache, utterances: Sequence
         seconds = batch.mels.shape[1] / FRAMES_PER_SECOND
         hard, said = hard_alignment(network, memory)
         draw_alignment(top, hard, said, seconds, spelling)
-        soft = soft_alignment(network, memory, labels)
+        soft = soft_alignment(network, memory, labels, mode)
         draw_alignment(middle, soft, [*labels, network.symbols.end], seconds, spelling)
         bottom.imshow(frames[0, :, :, 0].T.numpy(), origin="lower", aspect="auto", extent=(0, seconds, 0, frames.shape[2]))
         bottom.set(xlabel="seconds", ylabel="mel band")
         top.set_title(f"hard: {spelling.decode(said) or '(nothing)'}", fontsize=8, wrap=True)
-        middle.set_title(f"soft, of the reference: {spelling.reference(utterance.text)}", fontsize=8, wrap=True)
+        middle.set_title(f"{mode}, of the reference: {spelling.reference(utterance.text)}", fontsize=8, wrap=True)
     return figure
 
 
@@ -113,10 +116,10 @@ def hard_alignment(network: Network, memory: Tensor) -> tuple[npt.NDArray[np.flo
     return matrix, [each.symbol for each in said]
 
 
-def soft_alignment(network: Network, memory: Tensor, labels: list[int]) -> npt.NDArray[np.float32]:
+def soft_alignment(network: Network, memory: Tensor, labels: list[int], mode: SoftMode) -> npt.NDArray[np.float32]:
     """alpha (U + 1, T) for the labels of the reference and the end symbol."""
     mask = torch.ones(memory.shape[:2], dtype=torch.bool)
-    taught = network.decoder.attend(memory, mask, torch.tensor([[network.symbols.start, *labels]]), "soft")
+    taught = network.decoder.attend(memory, mask, torch.tensor([[network.symbols.start, *labels]]), mode)
     alpha: npt.NDArray[np.float32] = taught.alpha[0].numpy()
     return alpha
 

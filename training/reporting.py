@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from model.network import Network
 from training.cache import CachedUtterance, FeatureCache
-from training.plots import alignment_figure, curves_figure, save_figure
+from training.plots import SoftMode, alignment_figure, curves_figure, save_figure
 
 LOG = "log.jsonl"
 CURVES = "curves.png"
@@ -101,13 +101,15 @@ class Reporter:
         self._dev, self._dev_losses = {}, {}
         self._restart()
 
-    def alignments(self, step: int, network: Network, cache: FeatureCache, sample: Sequence[CachedUtterance]) -> None:
+    def alignments(
+        self, step: int, network: Network, cache: FeatureCache, sample: Sequence[CachedUtterance], mode: SoftMode
+    ) -> None:
         """Draws how the network attends to the first few utterances of `sample` that fit a picture."""
         fitting = [utterance for utterance in sample if SHORTEST_ALIGNED <= utterance.frames <= LONGEST_ALIGNED]
         chosen = (fitting or list(sample))[:ALIGNED]
         if chosen:
             (self.out / ALIGNMENTS).mkdir(exist_ok=True)
-            pixels = save_figure(alignment_figure(network, cache, chosen), self.out / ALIGNMENTS / f"{step:08}.png")
+            pixels = save_figure(alignment_figure(network, cache, chosen, mode), self.out / ALIGNMENTS / f"{step:08}.png")
             self._board.add_image("alignments", pixels, step, dataformats="HWC")
 
 

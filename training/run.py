@@ -56,10 +56,15 @@ def train(
     rank, replicas = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # threads wait for each other; replicas use more cores, and use them better
+    device = "cpu"
+    if torch.cuda.is_available():
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")  # matrix products in TF32; sums, logarithms and alpha stay in fp32
     if replicas > 1:
-        dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+        dist.init_process_group("gloo" if device == "cpu" else "nccl", timeout=LONGEST_WAIT)
     try:
-        trainer = Trainer(recipe, open_caches(data), out, start=start, rank=rank, replicas=replicas)
+        trainer = Trainer(recipe, open_caches(data), out, start=start, rank=rank, replicas=replicas, device=device)
         dev_cache = open_caches(dev) if dev and rank == 0 else None
         with Reporter(out, recipe.steps, trainer.step) if rank == 0 else silent() as reporter:
             _loop(trainer, dev_cache, reporter, pace, clock)
@@ -87,7 +92,7 @@ def _loop(trainer: Trainer, dev: FeatureCache | None, reporter: Reporter, pace: 
             reporter.report(trainer.step, trainer.skipped)
         if trainer.step % pace.decide_steps == 0:
             late = bool(pace.limit_hours) and clock() - began > 3600 * pace.limit_hours
-            decision = agreed(STOP if late else SAVE if clock() - saved > 60 * pace.checkpoint_minutes else GO_ON, trainer.replicas)
+            decision = agreed(STOP if late else SAVE if clock() - saved > 60 * pace.checkpoint_minutes else GO_ON, trainer)
             if decision == STOP:
                 break
             if decision == SAVE:
@@ -106,11 +111,11 @@ def look(trainer: Trainer, dev: FeatureCache | None, sample: Sequence[CachedUtte
         export(trainer, evaluate(trainer, dev, sample, reporter))
 
 
-def agreed(decision: int, replicas: int) -> int:
+def agreed(decision: int, trainer: Trainer) -> int:
     """The first replica's decision: clocks differ, and all must do the same."""
-    if replicas == 1:
+    if trainer.replicas == 1:
         return decision
-    shared = torch.tensor([decision])
+    shared = torch.tensor([decision], device=trainer.device)
     dist.broadcast(shared, 0)
     return int(shared)
 
@@ -127,8 +132,9 @@ def evaluate(trainer: Trainer, dev: FeatureCache | None, sample: Sequence[Cached
     network = trainer.averaged()
     decoders = ["ctc"] if trainer.recipe.loss.ctc else []
     if trainer.recipe.loss.attention:
-        decoders.append("softmax" if trainer.recipe.attention.mode == "softmax" else "hard")
-        reporter.alignments(trainer.step, network, dev, sample)
+        softmax = trainer.recipe.attention.mode == "softmax"
+        decoders.append("softmax" if softmax else "hard")
+        reporter.alignments(trainer.step, network, dev, sample, "softmax" if softmax else "soft")
     texts = transcribe(network, dev, sample, decoders)
     rates = {name: error_rates(sample, said, trainer.spelling) for name, said in texts.items()}
     reporter.dev(rates, mean_losses(network, dev, sample, trainer.recipe))

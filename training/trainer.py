@@ -31,14 +31,23 @@ class Trainer:
     """Everything random depends on (seed, step, replica), so that a resumed run goes on exactly."""
 
     def __init__(
-        self, recipe: Recipe, cache: FeatureCache, out: Path, *, start: Path | None = None, rank: int = 0, replicas: int = 1
+        self,
+        recipe: Recipe,
+        cache: FeatureCache,
+        out: Path,
+        *,
+        start: Path | None = None,
+        rank: int = 0,
+        replicas: int = 1,
+        device: str = "cpu",
     ) -> None:
         if cache.bins != recipe.model.features.bins:
             raise ValueError(f"data: features of {cache.bins} bins; expected {recipe.model.features.bins}, as the recipe says")
         self.recipe, self.cache, self.out, self.rank, self.replicas = recipe, cache, out, rank, replicas
         self.spelling = SPELLINGS[recipe.symbols]()
         torch.manual_seed(recipe.seed)
-        self.network = Network(recipe.model, self.spelling.table)
+        self.device = torch.device(device)
+        self.network = Network(recipe.model, self.spelling.table).to(self.device)
         self.labels = [self.spelling.encode(utterance.text) for utterance in cache.utterances]
         self.step, self.skipped = 0, 0
         self.epoch, self.epoch_start = 0, 0  # the epoch under way and its first step
@@ -52,7 +61,7 @@ class Trainer:
     def _begin(self, start: Path | None) -> None:
         """From the run's own checkpoint, from other weights, or from nothing."""
         if (self.out / CHECKPOINT).exists():
-            self.load(torch.load(self.out / CHECKPOINT, weights_only=True))
+            self.load(torch.load(self.out / CHECKPOINT, map_location=self.device, weights_only=True))
             return
         if start is not None:
             self.warm_start(read_weights(start))
@@ -180,7 +189,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
         raise ValueError(f"start={path}: expected a model folder, a run's folder or a checkpoint")
-    weights: dict[str, Tensor] = torch.load(file, weights_only=True)["average"]
+    weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)["average"]
     return weights
 
 
