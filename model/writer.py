@@ -8,12 +8,15 @@ from model.events import Emission, Segment, Word
 from model.symbols import SPACE, SymbolTable
 
 
+CHARACTER_SECONDS = 0.1  # a character is said when it has been spoken: a word begins about this much before its first one's time
+
+
 class Writer:
     """Writes the text of one stream. A space is held back until the next character comes: no text begins or ends with one."""
 
     def __init__(self, symbols: SymbolTable, delay: float) -> None:
         self._symbols = symbols
-        self._delay = delay  # of an emission after the sound it stands for, in seconds
+        self._delay = delay  # of an emission after the end of the sound it stands for, in seconds
         self._words: list[list[Emission]] = []
         self._space = False
 
@@ -38,7 +41,7 @@ class Writer:
         words: list[Word] = []
         for characters in self._words:
             earliest = words[-1].end if words else 0.0
-            start = max(earliest, characters[0].time - self._delay)
+            start = max(earliest, characters[0].time - self._delay - CHARACTER_SECONDS)
             end = max(start, characters[-1].time - self._delay)
             confidence = math.exp(sum(math.log(max(c.confidence, 1e-9)) for c in characters) / len(characters))
             words.append(Word("".join(c.text for c in characters), round(start, 3), round(end, 3), round(confidence, 4)))

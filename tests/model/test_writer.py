@@ -27,9 +27,9 @@ def test_spaces_are_said_with_the_character_that_follows() -> None:
 def test_words_have_times_and_confidence() -> None:
     segment = write("hi you", delay=0.3)[0].close()
     assert segment is not None
-    assert [(word.text, word.start, word.end) for word in segment.words] == [("hi", 0.7, 0.8), ("you", 1.0, 1.2)]
+    assert [(word.text, word.start, word.end) for word in segment.words] == [("hi", 0.6, 0.8), ("you", 0.9, 1.2)]
     assert [word.confidence for word in segment.words] == [0.5, 0.5]
-    assert (segment.start, segment.end) == (0.7, 1.2)
+    assert (segment.start, segment.end) == (0.6, 1.2)
 
 
 def test_no_time_is_before_the_beginning() -> None:
