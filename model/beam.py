@@ -24,7 +24,7 @@ class BeamConfig:
     threshold: float = 3.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.width <= 32:
+        if not isinstance(self.width, int) or not 1 <= self.width <= 32:
             raise ValueError(f"beam={self.width}: expected 1..32")
 
 
@@ -65,8 +65,8 @@ class BeamDecoder:
                 span = slice(entry, entry + self._hard.width)
                 self._scan(memory[entry], keys[entry], [WindowState(w.recent[:, span], w.exists[:, span]) for w in windows])
                 final += [Said(0, entry, *symbol) for symbol in self._commit(self._common())]
-                if all(hypothesis.ended and not hypothesis.said for hypothesis in self._hypotheses):
-                    self.reset()  # all agree on the end: what follows is a new sequence
+                if all(hypothesis.ended for hypothesis in self._hypotheses):  # none will go on: what follows is a new sequence
+                    final += [Said(0, entry, *symbol) for symbol in self.finish()]
         same = torch.zeros(len(self._hypotheses), dtype=torch.long)
         last = tuple(window.last(self._hard.width - 1).rows(same) for window in windows)
         self._state = replace(self._state, window=last)

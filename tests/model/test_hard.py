@@ -164,6 +164,19 @@ def test_after_the_end_symbol_the_search_starts_anew() -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_beam_width_is_bounded() -> None:
-    with pytest.raises(ValueError, match=r"beam=99: expected 1\.\.32"):
-        BeamConfig(width=99)
+def test_a_beam_whose_hypotheses_have_all_ended_goes_on() -> None:
+    """Hypotheses that end with different texts agree on nothing, and yet what comes after them is heard."""
+    for seed in range(5):
+        network = random_network(seed=seed)
+        with torch.no_grad():
+            network.decoder.output.bias[network.symbols.end] = 1.5
+        search = BeamDecoder(network, BeamConfig(width=8))
+        for entry in memory(seed=seed)[0]:
+            search(entry[None], torch.ones(1, dtype=torch.bool))
+            assert not all(hypothesis.ended for hypothesis in search._hypotheses)
+
+
+@pytest.mark.parametrize("width", [0, 99, 2.5])
+def test_beam_width_is_bounded(width: int) -> None:
+    with pytest.raises(ValueError, match=rf"beam={width}: expected 1\.\.32"):
+        BeamConfig(width=width)
