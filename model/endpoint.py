@@ -34,6 +34,9 @@ class EndpointConfig:
             raise ValueError(f"silence={self.silence}: expected 0.1..10 seconds")
         if not self.impatience < self.longest <= 120:
             raise ValueError(f"longest={self.longest}: expected more than impatience={self.impatience} and at most 120 seconds")
+        for name in ("impatience", "short_silence", "quiet", "wordless", "check"):
+            if not 0 <= getattr(self, name) <= 120:
+                raise ValueError(f"{name}={getattr(self, name)}: expected 0..120 seconds")
 
 
 def recently_loud(loud: Tensor, since_loud: Tensor) -> Tensor:
