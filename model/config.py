@@ -5,11 +5,33 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
+LARGEST = 16_384  # of any size; whether a model of such sizes fits into memory is another question
+MOST_LAYERS = 32
+SMALLEST_SCALE, LARGEST_SCALE = 1e-6, 100.0  # of initial weights
+LARGEST_NUMBER = 1e30
+REDUCTION = 4  # frames are judged and normalised by so many; an entry of the memory is a multiple of that
+
+
+def expect(name: str, value: float, lowest: float, highest: float) -> None:
+    """An error that names the field, unless its value is in range."""
+    if not lowest <= value <= highest:
+        raise ValueError(f"{name}={value}: expected {lowest}..{highest}")
+
+
+def expect_all(name: str, values: tuple[int, ...], highest: int) -> None:
+    if len(values) > MOST_LAYERS:
+        raise ValueError(f"{name}: {len(values)} layers: expected at most {MOST_LAYERS}")
+    for value in values:
+        expect(name, value, 1, highest)
+
 
 @dataclass(frozen=True)
 class FeatureConfig:
     mel_bins: int = 80
     energy: bool = False  # one more bin with the frame's log energy
+
+    def __post_init__(self) -> None:
+        expect("mel_bins", self.mel_bins, 1, 256)
 
     @property
     def bins(self) -> int:
@@ -31,6 +53,16 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         if len(self.lstm_skips) != len(self.lstm_units):
             raise ValueError(f"lstm_skips={self.lstm_skips}: expected one per LSTM layer, {len(self.lstm_units)} in all")
+        if not self.lstm_units:
+            raise ValueError("lstm_units=(): expected at least one layer")
+        expect_all("conv_filters", self.conv_filters, LARGEST)
+        expect_all("lstm_units", self.lstm_units, LARGEST)
+        expect_all("lstm_skips", self.lstm_skips, 8)
+        expect("conv_lstm_filters", self.conv_lstm_filters, 0, LARGEST)
+        expect("projection", self.projection, 0, LARGEST)
+        expect("init_scale", self.init_scale, SMALLEST_SCALE, LARGEST_SCALE)
+        if self.reduction % REDUCTION or self.reduction > 16 * REDUCTION:
+            raise ValueError(f"{self.reduction} frames per entry: expected a multiple of {REDUCTION}, at most {16 * REDUCTION}")
 
     @property
     def reduction(self) -> int:
@@ -56,6 +88,11 @@ class AttentionConfig:
     chunk: int = 1  # entries that the context covers, up to the chosen one; 1 is the paper's
     strict: bool = False  # no entry is chosen twice: the scan goes on after the chosen entry, not at it as in the paper
 
+    def __post_init__(self) -> None:
+        expect("hidden", self.hidden, 1, LARGEST)
+        expect("threshold", self.threshold, 0.01, 0.99)
+        expect("chunk", self.chunk, 1, 100)
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -64,6 +101,13 @@ class DecoderConfig:
     init_scale: float = 0.1
     embedding_scale: float = 1.0
     max_symbols_per_entry: int = 4  # a bound, so that no input can make the hard process loop
+
+    def __post_init__(self) -> None:
+        expect("embedding", self.embedding, 1, LARGEST)
+        expect("lstm_units", self.lstm_units, 1, LARGEST)
+        expect("max_symbols_per_entry", self.max_symbols_per_entry, 1, 100)
+        expect("init_scale", self.init_scale, SMALLEST_SCALE, LARGEST_SCALE)
+        expect("embedding_scale", self.embedding_scale, SMALLEST_SCALE, LARGEST_SCALE)
 
 
 @dataclass(frozen=True)
@@ -122,7 +166,11 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if value not in hint.__args__:
             raise ValueError(f"{where}={value!r}: expected one of {', '.join(map(repr, hint.__args__))}")
         return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if origin is dict and not isinstance(value, dict):
+        raise ValueError(f"{where}={value!r}: expected a table")
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= LARGEST_NUMBER:
+            raise ValueError(f"{where}={value}: expected a finite number of at most {LARGEST_NUMBER:g}")
         return float(value)
     if isinstance(hint, type) and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
         raise ValueError(f"{where}={value!r}: expected {hint.__name__}")

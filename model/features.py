@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from model.config import FeatureConfig
+from model.config import REDUCTION, FeatureConfig
 from model.state import State
 from model.torchaudio_import import torchaudio
 
@@ -40,7 +40,7 @@ PRIOR_FRAMES = 100.0  # the training set's mean counts as this many frames of th
 MEMORY_FRAMES = 1000.0  # older frames are forgotten exponentially
 LOUD_BELOW_MEAN = 4.0  # nats of power: 17 dB
 IMPATIENCE = 0.5 / FRAMES_PER_SECOND  # nats per frame by which the bar sinks while nothing is loud: whispers get heard, too
-BLOCK = 4  # frames that are judged and normalised together
+BLOCK = REDUCTION  # frames that are judged and normalised together
 
 
 @dataclass(frozen=True)

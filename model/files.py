@@ -11,14 +11,18 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
+from torch import Tensor
 
-from model.config import ModelConfig, config_from_dict, config_to_dict
+from model.config import ModelConfig, config_from_dict, config_to_dict, expect
+from model.decoder import Decoder
+from model.encoder import Encoder
 from model.network import Network
 from model.symbols import SymbolTable
 
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
 FORMAT = "monoscribe-model-1"
+LEAST = dict(prior_deviation=1e-6, running_var=0.0)  # what is below cannot be divided by, or has no root
 PRETRAINED = Path(__file__).parent / "pretrained"
 
 
@@ -33,6 +37,9 @@ class ModelCard:
     name: str = "untrained"
     delay: float = 0.0  # seconds from a sound to the emission that stands for it, in the median
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        expect("delay", self.delay, 0, 10)
 
 
 def save_model(folder: Path, network: Network, card: ModelCard, dtype: torch.dtype = torch.float16) -> None:
@@ -56,10 +63,15 @@ def load_model(folder: Path) -> tuple[Network, ModelCard]:
         config = config_from_dict(ModelConfig, described.pop("config"))
         symbols = SymbolTable(tuple(described.pop("symbols")))
         card = config_from_dict(ModelCard, described, "card")
-        network = Network(config, symbols)
+        asked = _count_parameters(config, symbols)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"{folder / CARD_FILE}: {_reason(error)}") from error
-    _load_weights(network, folder / WEIGHTS_FILE)
+    weights = _read_weights(folder / WEIGHTS_FILE)
+    found = sum(tensor.numel() for tensor in weights.values())
+    if asked > found:  # before anything is allocated, since a card may ask for any size
+        raise ModelFileError(f"{folder / WEIGHTS_FILE}: {found} numbers: expected {asked}, as {CARD_FILE} says")
+    network = Network(config, symbols)
+    _set_weights(network, weights, folder / WEIGHTS_FILE)
     return network.eval().requires_grad_(False), card
 
 
@@ -68,7 +80,7 @@ def _read_card(path: Path) -> dict[str, Any]:
         described = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror}; expected a model folder with {CARD_FILE} and {WEIGHTS_FILE}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path}: not JSON: {error}") from error
     found = described.pop("format", None) if isinstance(described, dict) else None
     if found != FORMAT:
@@ -76,13 +88,25 @@ def _read_card(path: Path) -> dict[str, Any]:
     return dict(described)
 
 
-def _load_weights(network: Network, path: Path) -> None:
+def _count_parameters(config: ModelConfig, symbols: SymbolTable) -> int:
+    with torch.device("meta"):  # shapes without memory
+        encoder = Encoder(config.encoder, config.features.bins)
+        decoder = Decoder(config.decoder, config.attention, config.encoder.output_size, len(symbols))
+    return sum(parameter.numel() for part in (encoder, decoder) for parameter in part.parameters())
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        weights = safetensors.torch.load(path.read_bytes())
+        return safetensors.torch.load(path.read_bytes())
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror}") from error
     except safetensors.SafetensorError as error:
         raise ModelFileError(f"{path}: not a whole safetensors file: {error}") from error
+    except KeyError as error:
+        raise ModelFileError(f"{path}: type {error} is none of torch's") from error
+
+
+def _set_weights(network: Network, weights: dict[str, Tensor], path: Path) -> None:
     expected = {name: tensor for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")}
     for name, tensor in expected.items():
         if name not in weights:
@@ -91,8 +115,12 @@ def _load_weights(network: Network, path: Path) -> None:
             raise ModelFileError(
                 f"{path}: {name} is {tuple(weights[name].shape)}: expected {tuple(tensor.shape)}, as {CARD_FILE} says"
             )
-        if not weights[name].is_floating_point() or not bool(weights[name].float().isfinite().all()):
+        values = weights[name].float()
+        if not weights[name].is_floating_point() or not bool(values.isfinite().all()):
             raise ModelFileError(f"{path}: {name} has values that are no finite numbers")
+        least = LEAST.get(name.rpartition(".")[2])
+        if least is not None and bool((values < least).any()):
+            raise ModelFileError(f"{path}: {name} has values below {least}")
     surplus = sorted(set(weights) - set(expected))
     if surplus:
         raise ModelFileError(f"{path}: tensor {surplus[0]} is none of this model's")

@@ -24,6 +24,8 @@ class SymbolTable:
     """Turns text into symbol indices and back."""
 
     def __init__(self, symbols: tuple[str, ...] = SYMBOLS) -> None:
+        if not all(isinstance(symbol, str) and symbol for symbol in symbols):
+            raise ValueError("symbols: expected only strings, none of them empty")
         if len(set(symbols)) != len(symbols):
             raise ValueError("symbols: expected each symbol once")
         if symbols[:2] != (START, END):

@@ -60,7 +60,26 @@ def edit_weights(folder: Path, **changes: torch.Tensor) -> None:
         (dict(symbols=["a"]), "symbols: expected <s> and </s> first"),
         (dict(symbols=["<s>", "</s>", "a", "a"]), "symbols: expected each symbol once"),
         (dict(symbols=["<s>", "</s>", "a"]), "expected"),
+        (dict(symbols=["<s>", "</s>", 1]), "symbols: expected only strings"),
+        (dict(symbols=["<s>", "</s>", ""]), "symbols: expected only strings, none of them empty"),
         (dict(surprise=1), r"card\.surprise: unknown"),
+        (dict(delay=float("nan")), r"card\.delay=nan: expected a finite number"),
+        (dict(delay=-1.0), r"delay=-1\.0: expected 0\.\.10"),
+        (dict(facts=[]), r"card\.facts=\[\]: expected a table"),
+        (dict(config=dict(attention=dict(initial_bias=10**400))), "expected a finite number"),
+        (dict(config=dict(attention=dict(threshold=1.0))), r"threshold=1\.0: expected 0\.01\.\.0\.99"),
+        (dict(config=dict(attention=dict(hidden=0))), r"hidden=0: expected 1\.\."),
+        (dict(config=dict(attention=dict(chunk=0))), r"chunk=0: expected 1\.\.100"),
+        (dict(config=dict(decoder=dict(max_symbols_per_entry=10**9))), r"max_symbols_per_entry=1000000000: expected 1\.\.100"),
+        (dict(config=dict(features=dict(mel_bins=10**6))), r"mel_bins=1000000: expected 1\.\.256"),
+        (dict(config=dict(encoder=dict(init_scale=0.0))), r"init_scale=0\.0: expected"),
+        (dict(config=dict(encoder=dict(lstm_units=[], lstm_skips=[], projection=0))), "expected at least one layer"),
+        (dict(config=dict(encoder=dict(lstm_units=[-1] * 3))), "lstm_units=-1: expected 1"),
+        (dict(config=dict(encoder=dict(lstm_skips=[10**6, 1, 1]))), "lstm_skips=1000000: expected 1"),
+        (dict(config=dict(encoder=dict(lstm_skips=[8, 8, 8]))), "2048 frames per entry: expected a multiple of 4, at most 64"),
+        (dict(config=dict(encoder=dict(conv_filters=[4]))), "2 frames per entry: expected a multiple of 4"),
+        (dict(config=dict(encoder=dict(conv_filters=[4] * 99))), "conv_filters: 99 layers: expected at most 32"),
+        (dict(config=dict(encoder=dict(lstm_units=[16_000] * 3))), r"model\.safetensors: \d+ numbers: expected \d{10}"),
     ],
 )
 def test_a_card_that_does_not_fit_is_refused(folder: Path, changes: dict[str, Any], message: str) -> None:
@@ -76,6 +95,12 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 def test_a_card_that_is_no_json_is_refused(folder: Path) -> None:
     (folder / CARD_FILE).write_bytes(b"\x80\x04pickle")
+    with pytest.raises(ModelFileError, match="not JSON"):
+        load_model(folder)
+
+
+def test_a_card_that_is_nested_too_deeply_is_refused(folder: Path) -> None:
+    (folder / CARD_FILE).write_text("[" * 200_000)
     with pytest.raises(ModelFileError, match="not JSON"):
         load_model(folder)
 
@@ -107,11 +132,20 @@ def test_pickled_weights_run_no_code(folder: Path) -> None:
         ("ctc.bias", torch.full((49,), torch.nan), "no finite numbers"),
         ("ctc.bias", torch.zeros(49, dtype=torch.int64), "no finite numbers"),
         ("stranger", torch.zeros(3), "stranger is none of this model's"),
+        ("features.prior_deviation", torch.zeros(20, 3), r"prior_deviation has values below 1e-06"),
+        ("encoder.convs.0.norm.running_var", torch.full((4,), -1.0), r"running_var has values below 0\.0"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(folder: Path, name: str, tensor: torch.Tensor, message: str) -> None:
     edit_weights(folder, **{name: tensor})
     with pytest.raises(ModelFileError, match=message):
+        load_model(folder)
+
+
+def test_types_that_torch_does_not_have_are_refused(folder: Path) -> None:
+    header = json.dumps({"ctc.bias": dict(dtype="F8_E8M0", shape=[4], data_offsets=[0, 4])}).encode()
+    (folder / WEIGHTS_FILE).write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ModelFileError, match="F8_E8M0"):
         load_model(folder)
 
 
