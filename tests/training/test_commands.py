@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -218,3 +220,11 @@ def test_the_end_of_speech() -> None:
     samples[1600:4800] = 0.5
     assert last_sound(samples) == 0.3
     assert last_sound(samples[:0]) == 0.0
+
+
+def test_a_missing_extra_is_named() -> None:
+    program = "import sys; sys.modules['jiwer'] = None; import monoscribe; sys.exit(monoscribe.main(['evaluate', '--data', 'x']))"
+    folder = Path(monoscribe.__file__).parent
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=200)
+    assert done.stderr == 'monoscribe evaluate: needs jiwer; pip install "monoscribe[train]"\n'
+    assert done.returncode == 2

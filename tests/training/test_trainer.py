@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from model.files import ModelCard, save_model
 from tests.training.conftest import RECIPE
 from training import trainer as trainer_module
 from training.batches import Batch
@@ -226,3 +227,13 @@ def test_every_mode_of_attention_trains(cache: FeatureCache, tmp_path: Path) -> 
 def test_batches_are_whole(cache: FeatureCache, tmp_path: Path) -> None:
     batch: Batch = next(Trainer(RECIPE, cache, tmp_path).batches())
     assert batch.mels.shape[:2] == (len(batch.frames), int(batch.frames.max()))
+
+
+def test_a_warm_start_from_a_model_folder(cache: FeatureCache, tmp_path: Path) -> None:
+    first = Trainer(RECIPE, cache, tmp_path / "first")
+    go(first, 2)
+    save_model(tmp_path / "model", first.averaged(), ModelCard(), torch.float32)
+    second = Trainer(RECIPE, cache, tmp_path / "second", start=tmp_path / "model")
+    for name, tensor in second.network.state_dict().items():
+        if not name.endswith("num_batches_tracked"):
+            assert torch.equal(tensor, first.average[name]), name
