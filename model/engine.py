@@ -31,6 +31,15 @@ LOWEST_RATE, HIGHEST_RATE = 8_000, 48_000
 Samples = npt.NDArray[np.float32]
 
 
+def as_samples(samples: npt.ArrayLike) -> Samples:
+    """What was given as mono audio. Whole numbers are refused, and so are several channels: taken as they are, they are noise."""
+    array = np.asarray(samples)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.floating) or array.size == 0):
+        raise ValueError(f"samples: {array.dtype} of shape {array.shape}: expected floating-point numbers in -1..1 of shape (n,)")
+    with np.errstate(over="ignore"):  # what is beyond full scale is clipped anyway
+        return array.astype(np.float32, copy=False)
+
+
 @dataclass(frozen=True)
 class StreamOptions:
     sample_rate: int = SAMPLE_RATE
@@ -113,10 +122,12 @@ class Engine:
 
     def close(self, stream: int) -> None:
         """Forgets a stream at once; what was not processed yet is lost."""
+        if stream not in self._streams:
+            raise ValueError(f"stream={stream}: not open")
         self._free.append(self._streams.pop(stream).row)
 
     def accept(self, stream: int, samples: Samples) -> None:
-        """Queues mono samples of any number, at the stream's own rate."""
+        """Queues mono samples of any number, none included, at the stream's own rate: floating-point numbers in -1..1."""
         self._queue(self._open_stream(stream), samples, last=False)
 
     def flush(self, stream: int) -> None:
@@ -130,8 +141,8 @@ class Engine:
         self._queue(entry, np.zeros(0, np.float32), last=True)
         if entry.resampler is not None:
             entry.resampler.clear()
-        tail = np.zeros(-len(entry.pending) % self._block + FLUSH_FRAMES * HOP, np.float32)
-        entry.queue(tail)
+        silence = FLUSH_FRAMES * HOP
+        entry.queue(np.zeros(silence + -(len(entry.pending) + silence) % self._block, np.float32))
         entry.ending = True
 
     def finish(self, stream: int) -> None:
@@ -263,10 +274,10 @@ class Engine:
         stream.origin, stream.entries = stream.received, 0
 
     def _queue(self, stream: _Stream, samples: Samples, *, last: bool) -> None:
-        samples = np.asarray(samples, dtype=np.float32).reshape(-1)
+        samples = as_samples(samples)
         stream.fed = stream.fed or len(samples) > 0
         if stream.resampler is not None:  # a filter would spread one number that is none over its neighbours
-            samples = stream.resampler.resample_chunk(clean(torch.tensor(samples)).numpy(), last=last)
+            samples = stream.resampler.resample_chunk(clean(torch.from_numpy(samples.copy())).numpy(), last=last)
         stream.received += len(samples)
         stream.queue(samples)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-import numpy as np
-
 from model.encoder import fold_batch_norm
 from model.engine import Engine, Samples, StreamOptions
 from model.events import Event, Segment, Transcript
@@ -54,7 +52,7 @@ class Stream:
 
     def accept(self, samples: Samples) -> list[Event]:
         """Takes mono samples of any number, none included, at the stream's rate; returns what was decided with them."""
-        self._engine.accept(self._name, np.asarray(samples, dtype=np.float32))
+        self._engine.accept(self._name, samples)
         return self._drain()
 
     def flush(self) -> list[Event]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from model import Engine, Event, Recognizer, StreamOptions
 from model.engine import LONGEST_ADVANCE
-from tests.conftest import babble
+from tests.conftest import SMALL, babble, random_network
 from tests.model.test_recognizer import run, same
 
 
@@ -92,6 +93,26 @@ def test_names_that_are_not_open_are_refused(recognizer: Recognizer) -> None:
     with pytest.raises(ValueError, match="not open"):
         engine.accept(stream, np.zeros(1, np.float32))
     assert stream not in engine
+
+
+def test_a_name_is_closed_once(recognizer: Recognizer) -> None:
+    engine = recognizer.batch()
+    stream = engine.open()
+    engine.close(stream)
+    with pytest.raises(ValueError, match="not open"):
+        engine.close(stream)
+
+
+@pytest.mark.parametrize("skips", [(1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 2, 2)])
+def test_a_flush_leaves_nothing_behind(skips: tuple[int, ...]) -> None:
+    """Whatever the frames per entry, what follows a flush begins where the audio before it ended."""
+    engine = Recognizer(random_network(replace(SMALL, encoder=replace(SMALL.encoder, lstm_skips=skips)))).batch()
+    stream = engine.open()
+    for length in (5000, 1):
+        engine.accept(stream, babble(1.0)[:length])
+        engine.flush(stream)
+        drain(engine)
+        assert engine.pending(stream) == 0
 
 
 def test_memory_of_a_stream_is_constant(recognizer: Recognizer) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,6 +93,31 @@ def test_transcribe_is_the_same_path(recognizer: Recognizer) -> None:
     segments = tuple(event for event in run(recognizer, samples, [100, 5000]) if isinstance(event, Segment))
     assert transcript.text == Transcript(segments).text
     assert " ".join(word.text for word in transcript.words) == transcript.text
+
+
+@pytest.mark.parametrize("rate", [8000, 16_000])
+def test_any_array_of_floating_point_numbers_will_do(recognizer: Recognizer, rate: int) -> None:
+    samples, options = babble(1.0), StreamOptions(sample_rate=rate)
+    expected = recognizer.transcribe(samples, options)
+    assert expected.text
+    frozen = samples.copy()
+    frozen.setflags(write=False)
+    backwards, spaced = samples[::-1].copy()[::-1], np.repeat(samples, 2)[::2]
+    variants: list[Any] = [samples.astype(np.float64), backwards, spaced, frozen, samples.tolist()]
+    for same_samples in variants:
+        assert recognizer.transcribe(same_samples, options) == expected
+    loud = np.full(rate, 1e300)
+    assert recognizer.transcribe(loud, options) == recognizer.transcribe(np.ones(rate, np.float32), options)
+
+
+@pytest.mark.parametrize(
+    "samples", [np.zeros(9, np.int16), np.zeros((9, 2), np.float32), np.float32(0), np.zeros(9, bool), np.zeros(9, complex), None]
+)
+def test_what_is_no_mono_audio_is_refused(recognizer: Recognizer, samples: Samples) -> None:
+    stream = recognizer.stream()
+    with pytest.raises(ValueError, match=r"expected floating-point numbers in -1\.\.1 of shape \(n,\)"):
+        stream.accept(samples)
+    assert stream.accept([]) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])
