@@ -7,7 +7,6 @@ import math
 from model.events import Emission, Segment, Word
 from model.symbols import SPACE, SymbolTable
 
-
 CHARACTER_SECONDS = 0.1  # a character is said when it has been spoken: a word begins about this much before its first one's time
 
 
@@ -19,6 +18,7 @@ class Writer:
         self._delay = delay  # of an emission after the end of the sound it stands for, in seconds
         self._words: list[list[Emission]] = []
         self._space = False
+        self._end = 0.0  # of the last word: the next one, of this segment or another, begins no earlier
 
     def say(self, symbol: int, time: float, probability: float) -> Emission | None:
         """Takes the next symbol; returns what it appends to the text, if anything."""
@@ -40,11 +40,11 @@ class Writer:
         """Ends the segment; None if nothing was said."""
         words: list[Word] = []
         for characters in self._words:
-            earliest = words[-1].end if words else 0.0
-            start = max(earliest, characters[0].time - self._delay - CHARACTER_SECONDS)
+            start = max(self._end, characters[0].time - self._delay - CHARACTER_SECONDS)
             end = max(start, characters[-1].time - self._delay)
             confidence = math.exp(sum(math.log(max(c.confidence, 1e-9)) for c in characters) / len(characters))
             words.append(Word("".join(c.text for c in characters), round(start, 3), round(end, 3), round(confidence, 4)))
+            self._end = words[-1].end
         self._words, self._space = [], False
         if not words:
             return None

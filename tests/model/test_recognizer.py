@@ -163,6 +163,9 @@ def test_flush_says_everything_so_far(recognizer: Recognizer, at: int) -> None:
     after = stream.accept(samples[at:]) + stream.finish()
     times = [event.time for event in after if isinstance(event, Emission)]
     assert all(at / 16_000 <= time <= 3.0 for time in times)
+    words = Transcript(tuple(event for event in before + after if isinstance(event, Segment))).words
+    times = [time for word in words for time in (word.start, word.end)]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("rate", [0, 44, 7999, 48_001])

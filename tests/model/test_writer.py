@@ -50,3 +50,13 @@ def test_a_writer_starts_over() -> None:
     emission = writer.say(TABLE.encode("x")[0], 9.0, 1.0)
     assert emission is not None
     assert emission.text == "x"
+
+
+def test_words_do_not_overlap_across_segments() -> None:
+    writer, _ = write("one")
+    first = writer.close()
+    writer.say(TABLE.encode("x")[0], 1.25, 1.0)
+    second = writer.close()
+    assert first is not None
+    assert second is not None
+    assert (first.end, second.start, second.end) == (1.2, 1.2, 1.25)
