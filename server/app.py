@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from model import Recognizer
 from server.access import KEY_PARAMETER, Access
+from server.adapters import LIVE
 from server.codec import protocol_schema
 from server.hall import FullError, Hall
 from server.live import Live
@@ -64,9 +65,10 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
     _add_operations(app, metrics)
     app.include_router(router)
 
-    @app.websocket("/v1/stream")
-    async def stream(websocket: WebSocket) -> None:
-        await serve_dialect(websocket, Native())
+    for path, dialect in ({"/v1/stream": Native} | LIVE).items():
+        _add_live(app, path, dialect)
+    if settings.vosk_port:
+        app.add_middleware(OwnPort, port=settings.vosk_port, path="/v1/vosk")
 
     @app.get("/v1/schema.json", summary="JSON schema of the stream protocol")
     async def schema() -> JSONResponse:
@@ -87,6 +89,20 @@ async def serve_dialect(websocket: WebSocket, dialect: Dialect) -> None:
     await serve_websocket(websocket, websocket.app.state.hall, dialect, query)
 
 
+class OwnPort:
+    """Clients that know one protocol only find it at a port of its own, whatever path they ask for."""
+
+    def __init__(self, app: ASGIApp, port: int, path: str) -> None:
+        self._app = app
+        self._port = port
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and (scope.get("server") or ("", None))[1] == self._port:
+            scope = {**scope, "path": self._path, "raw_path": self._path.encode()}
+        await self._app(scope, receive, send)
+
+
 class AccessControl:
     """For HTTP. Plain ASGI: a wrapped request would not notice that its client has gone."""
 
@@ -105,6 +121,12 @@ class AccessControl:
         status, error = refusal
         self._metrics.failed(error)
         await error_response(error, status)(scope, receive, send)
+
+
+def _add_live(app: FastAPI, path: str, dialect: Callable[[], Dialect]) -> None:
+    @app.websocket(path)
+    async def live(websocket: WebSocket) -> None:
+        await serve_dialect(websocket, dialect())
 
 
 def _add_operations(app: FastAPI, metrics: Metrics) -> None:

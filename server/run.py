@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import socket
 import sys
@@ -139,15 +140,25 @@ def bind(settings: Settings) -> socket.socket:
     return listener
 
 
+def bind_others(settings: Settings) -> list[socket.socket]:
+    """The ports that some clients of others expect."""
+    return [bind(dataclasses.replace(settings, port=port)) for port in (settings.vosk_port,) if port]
+
+
 def run_process(settings: Settings, listener: socket.socket, relay: Relay | None = None) -> int:
     torch.set_num_threads(1)  # one thread steps the model; the other cores are for other processes
     recognizer = load_model(settings)
     if recognizer is None:
         return UNUSABLE
+    try:
+        others = bind_others(settings)
+    except OSError as error:
+        print(f"monoscribe serve: host={settings.host}, vosk_port={settings.vosk_port}: {error.strerror or error}", file=sys.stderr)
+        return UNUSABLE
     server = build_server(settings, recognizer, relay)
     if relay is None or relay.is_first:
         server.on_started = lambda: greet(settings, listener)
-    server.run(sockets=[listener] if relay is None else [listener, relay.listen()])
+    server.run(sockets=[listener, *others] if relay is None else [listener, *others, relay.listen()])
     return 0
 
 

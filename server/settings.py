@@ -30,6 +30,7 @@ class SessionLimits:
 class Settings:
     host: str = _setting("127.0.0.1", "address to listen on; 0.0.0.0 for all")
     port: int = _setting(8000, "port to listen on; 0 for any free one")
+    vosk_port: int = _setting(0, "port for clients of vosk-server, which has 2700; 0: none")
     model: str = _setting("", "folder of the model; empty: the embedded one")
     workers: int = _setting(1, "processes, each with its own copy of the model; one per core is right")
 
@@ -60,7 +61,8 @@ class Settings:
     log_text: bool = _setting(False, "write what was recognised to the log, too")
 
     def __post_init__(self) -> None:
-        _check_range(self, "port", 0, 65_535)
+        for name in ("port", "vosk_port"):
+            _check_range(self, name, 0, 65_535)
         _check_range(self, "workers", 1, 256)
         _check_range(self, "max_sessions", 1, 100_000)
         _check_range(self, "max_beam", 1, 16)

@@ -16,7 +16,7 @@ from model.files import ModelCard
 from model.network import Network
 from server.audio import Samples
 from server.hall import Hall
-from server.run import DrainingServer, build_server
+from server.run import DrainingServer, bind, bind_others, build_server
 from server.settings import Settings
 from tests.conftest import babble
 
@@ -70,7 +70,7 @@ def run_server(settings: Settings, recognizer: Recognizer) -> Iterator[RunningSe
 
     async def main() -> None:
         loops.append(asyncio.get_running_loop())
-        serving = asyncio.create_task(server.serve())
+        serving = asyncio.create_task(server.serve(sockets=[bind(settings), *bind_others(settings)]))
         while not server.started and not serving.done():  # noqa: ASYNC110 (uvicorn has no event for it)
             await asyncio.sleep(0.01)
         started.set()

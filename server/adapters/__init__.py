@@ -1,0 +1,12 @@
+"""Other services' protocols, so that their clients work as they are: docs/clients-of-others.md. The session core does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from server.adapters.vosk import Vosk
+from server.pump import Dialect
+
+LIVE: dict[str, Callable[[], Dialect]] = {  # address of a WebSocket, and what is spoken there
+    "/v1/vosk": Vosk,
+}
