@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from model import Recognizer
 from server.access import KEY_PARAMETER, Access
-from server.adapters import LIVE
+from server.adapters import LIVE, openai_files
 from server.codec import protocol_schema
 from server.hall import FullError, Hall
 from server.live import Live
@@ -64,6 +64,7 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"])
     _add_operations(app, metrics)
     app.include_router(router)
+    app.include_router(openai_files.router)
 
     for path, dialect in ({"/v1/stream": Native} | LIVE).items():
         _add_live(app, path, dialect)
