@@ -37,8 +37,8 @@ class Reply:
 class Dialect(Protocol):
     """One per connection; may keep state. Raises ProtocolError at what it cannot take."""
 
-    def opening(self, query: Mapping[str, str]) -> ClientMessage | None:
-        """The first message, if the address carries it."""
+    def opening(self, query: Mapping[str, str]) -> ClientMessage | Reply | None:
+        """The first message, if the address carries it; or a greeting, where the server is to speak first."""
 
     def incoming(self, frame: Frame) -> Iterable[ClientMessage | Reply]: ...
 
@@ -76,11 +76,12 @@ class Connection:
         self._live = live
         self._attachment = attachment
 
-    async def run(self, first: ClientMessage | Invalid | None) -> None:
-        if first is not None:
+    async def run(self, first: ClientMessage | Reply | Invalid | None) -> None:
+        if first is not None and not isinstance(first, Reply):
             self._live.feed(first)
+        greeting = first if isinstance(first, Reply) else None
         reader = asyncio.create_task(self._read(), name="reader")
-        writer = asyncio.create_task(self._write(), name="writer")
+        writer = asyncio.create_task(self._write(greeting), name="writer")
         try:
             await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
             if writer.done() and not writer.cancelled() and writer.exception() is None:
@@ -128,8 +129,10 @@ class Connection:
             return
         self._live.feed(item)
 
-    async def _write(self) -> int:
+    async def _write(self, greeting: Reply | None) -> int:
         """Returns the code to close with."""
+        if greeting is not None:
+            await self._send(greeting.frame)
         while True:
             attachment = self._attachment
             messages = await attachment.take()
@@ -160,7 +163,7 @@ class Connection:
 
 async def serve_websocket(websocket: WebSocket, hall: Hall, dialect: Dialect, query: Mapping[str, str]) -> None:
     """From the handshake, which access control has let through, to the end."""
-    first: ClientMessage | Invalid | None
+    first: ClientMessage | Reply | Invalid | None
     try:
         first = dialect.opening(query)
     except ProtocolError as problem:

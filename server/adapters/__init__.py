@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from server.adapters import openai_files
 from server.adapters.deepgram import Deepgram
+from server.adapters.openai_realtime import Realtime
 from server.adapters.vosk import Vosk
 from server.pump import Dialect
 
@@ -13,5 +14,6 @@ __all__ = ["LIVE", "openai_files"]
 
 LIVE: dict[str, Callable[[], Dialect]] = {  # address of a WebSocket, and what is spoken there
     "/v1/listen": Deepgram,
+    "/v1/realtime": Realtime,
     "/v1/vosk": Vosk,
 }
