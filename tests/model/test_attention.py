@@ -17,7 +17,7 @@ probabilities = (
 )  # (U, B, T)
 decisions = (
     st.integers(2, 30)
-    .flatmap(lambda entries: arrays("float64", (4, 2, entries), elements=st.sampled_from([0.0, 1.0])))
+    .flatmap(lambda entries: arrays("float64", (4, 2, entries), elements=st.sampled_from([0.0, 0.0, 1.0]), fill=st.nothing()))
     .map(torch.from_numpy)
 )
 
@@ -59,8 +59,9 @@ def test_parallel_is_recursive(p: Tensor) -> None:
 
 @given(p=decisions)
 def test_all_modes_agree_on_decisions(p: Tensor) -> None:
-    for recursive, hard in zip(alphas(p, "recursive"), alphas(p, "hard"), strict=True):
+    for recursive, parallel, hard in zip(alphas(p, "recursive"), alphas(p, "parallel"), alphas(p, "hard"), strict=True):
         assert torch.equal(recursive, hard)
+        torch.testing.assert_close(parallel, hard, rtol=0, atol=1e-6)
 
 
 @given(p=probabilities)

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import Engine, Event, Recognizer, StreamOptions
+from model import EndpointConfig, Engine, Event, Recognizer, StreamOptions
 from model.engine import LONGEST_ADVANCE
 from tests.conftest import SMALL, babble, random_network
 from tests.model.test_recognizer import run, same
@@ -113,6 +113,18 @@ def test_a_flush_leaves_nothing_behind(skips: tuple[int, ...]) -> None:
         engine.flush(stream)
         drain(engine)
         assert engine.pending(stream) == 0
+
+
+def test_an_endpoint_starts_encoder_and_decoder_anew(recognizer: Recognizer) -> None:
+    engine = recognizer.batch()
+    streams = [engine.open(StreamOptions(endpoint=EndpointConfig(impatience=0.5, longest=longest))) for longest in (1.0, 2.0)]
+    for stream in streams:
+        engine.accept(stream, babble(1.0))
+    assert drain(engine)[streams[0]]
+    cut, going_on = [engine._streams[stream].row for stream in streams]
+    for tensor in (engine._state.encoder.lstms[0].hidden, engine._state.hard.decoder.hidden):
+        assert not tensor[cut].any()
+        assert tensor[going_on].any()
 
 
 def test_memory_of_a_stream_is_constant(recognizer: Recognizer) -> None:

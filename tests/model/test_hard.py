@@ -104,6 +104,19 @@ def test_decoders_do_not_depend_on_padding(network: Network, name: str) -> None:
         assert alone[0][:most] == together[row][:most]
 
 
+def test_the_end_symbol_starts_a_new_sequence() -> None:
+    network = random_network()
+    with torch.no_grad():
+        network.decoder.output.bias[network.symbols.end] = 100.0
+    decoder = HardDecoder(network.decoder, network.symbols)
+    said, state = decoder(memory(), everywhere(), decoder.initial_state(3))
+    assert {each.symbol for each in said} == {network.symbols.end}
+    fresh = decoder.initial_state(3)
+    assert torch.equal(state.symbol, fresh.symbol)
+    assert torch.equal(state.query, fresh.query)
+    assert torch.equal(state.decoder.hidden, fresh.decoder.hidden)
+
+
 def test_beam_of_one_is_greedy(any_network: Network) -> None:
     lengths = torch.full((3,), ENTRIES)
     for row, expected in enumerate(hard(any_network, memory(), lengths)):

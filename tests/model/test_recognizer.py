@@ -151,6 +151,7 @@ def test_the_longest_segment_is_cut(recognizer: Recognizer) -> None:
     options = StreamOptions(endpoint=EndpointConfig(silence=10.0, short_silence=10.0, wordless=10.0, impatience=2.0, longest=3.0))
     steady = np.random.default_rng(0).standard_normal(16_000 * 10).astype(np.float32) * 0.1
     segments = [event for event in run(recognizer, steady, [], options) if isinstance(event, Segment)]
+    assert len(segments) >= 3
     assert all(segment.end - segment.start <= 3.0 for segment in segments)
 
 
@@ -166,6 +167,18 @@ def test_flush_says_everything_so_far(recognizer: Recognizer, at: int) -> None:
     words = Transcript(tuple(event for event in before + after if isinstance(event, Segment))).words
     times = [time for word in words for time in (word.start, word.end)]
     assert times == sorted(times)
+
+
+def test_times_after_a_flush_do_not_depend_on_chunks(recognizer: Recognizer) -> None:
+    heard = []
+    for size in (640, 32_000):
+        stream = recognizer.stream()
+        events = stream.accept(babble(0.33, 2)) + stream.flush()
+        for start in range(0, 32_000, size):
+            events += stream.accept(babble(2.0, 3)[start : start + size])
+        heard.append(events + stream.finish())
+    assert len(heard[0]) > 10
+    assert same(*heard)
 
 
 @pytest.mark.parametrize("rate", [0, 44, 7999, 48_001])
