@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from model import Recognizer
 from server.access import KEY_PARAMETER, Access
 from server.adapters import LIVE, openai_files
+from server.adapters.wyoming import serve_wyoming
 from server.codec import protocol_schema
 from server.hall import FullError, Hall
 from server.live import Live
@@ -49,7 +50,8 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
         app.state.hall = hall
         hall.start()
         try:
-            yield
+            async with serve_wyoming(hall):
+                yield
         finally:
             await hall.stop()
 

@@ -151,9 +151,12 @@ def run_process(settings: Settings, listener: socket.socket, relay: Relay | None
     if recognizer is None:
         return UNUSABLE
     try:
+        if settings.wyoming_port:  # which will be bound on the loop, where it is too late for a plain word
+            bind(dataclasses.replace(settings, port=settings.wyoming_port)).close()
         others = bind_others(settings)
     except OSError as error:
-        print(f"monoscribe serve: host={settings.host}, vosk_port={settings.vosk_port}: {error.strerror or error}", file=sys.stderr)
+        ports = f"vosk_port={settings.vosk_port}, wyoming_port={settings.wyoming_port}"
+        print(f"monoscribe serve: host={settings.host}, {ports}: {error.strerror or error}", file=sys.stderr)
         return UNUSABLE
     server = build_server(settings, recognizer, relay)
     if relay is None or relay.is_first:

@@ -31,6 +31,7 @@ class Settings:
     host: str = _setting("127.0.0.1", "address to listen on; 0.0.0.0 for all")
     port: int = _setting(8000, "port to listen on; 0 for any free one")
     vosk_port: int = _setting(0, "port for clients of vosk-server, which has 2700; 0: none")
+    wyoming_port: int = _setting(0, "port for Wyoming (Home Assistant), which has 10300; it knows no keys; 0: none")
     model: str = _setting("", "folder of the model; empty: the embedded one")
     workers: int = _setting(1, "processes, each with its own copy of the model; one per core is right")
 
@@ -61,7 +62,7 @@ class Settings:
     log_text: bool = _setting(False, "write what was recognised to the log, too")
 
     def __post_init__(self) -> None:
-        for name in ("port", "vosk_port"):
+        for name in ("port", "vosk_port", "wyoming_port"):
             _check_range(self, name, 0, 65_535)
         _check_range(self, "workers", 1, 256)
         _check_range(self, "max_sessions", 1, 100_000)

@@ -1,0 +1,118 @@
+"""The package of the Wyoming protocol as client, as Home Assistant uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from wyoming.asr import Transcribe, Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Describe, Info
+from wyoming.ping import Ping, Pong
+
+from model import Recognizer
+from server.audio import Samples
+from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
+from tests.server.talk import chunks
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number: int = free.getsockname()[1]
+    return number
+
+
+@pytest.fixture
+def wyoming(start_server: ServerFactory, port: int) -> RunningServer:
+    return start_server(wyoming_port=port, max_sessions=1, max_message_bytes=20_000)
+
+
+async def read(client: AsyncTcpClient) -> Event:
+    event = await asyncio.wait_for(client.read_event(), 60)
+    assert event is not None
+    return event
+
+
+async def hear(client: AsyncTcpClient, samples: Samples) -> list[Event]:
+    """What comes for a recording, to the end."""
+    await client.write_event(Transcribe(language="en").event())
+    await client.write_event(AudioStart(16_000, 2, 1).event())
+    for piece in chunks(pcm(samples), seed=1, smallest=2000, largest=8000):
+        await client.write_event(AudioChunk(16_000, 2, 1, piece).event())
+    await client.write_event(AudioStop().event())
+    events = [await read(client)]
+    while not TranscriptStop.is_type(events[-1].type):
+        events.append(await read(client))
+    return events
+
+
+@pytest.mark.usefixtures("wyoming")
+async def test_the_text_is_the_recognisers(recognizer: Recognizer, port: int) -> None:
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        for seed in (1, 2):  # one recording after another
+            samples = noise(4, seed)
+            text = recognizer.transcribe(samples).text
+            events = await hear(client, samples)
+            assert TranscriptStart.is_type(events[0].type)
+            assert Transcript.from_event(events[-2]).text == text != ""
+            assert "".join(TranscriptChunk.from_event(event).text for event in events[1:-2]) == text
+
+
+@pytest.mark.usefixtures("wyoming")
+async def test_what_there_is(port: int) -> None:
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        await client.write_event(Describe().event())
+        [program] = Info.from_event(await read(client)).asr
+        assert program.supports_transcript_streaming
+        assert [(model.name, model.languages) for model in program.models] == [("gibberish", ["en"])]
+        await client.write_event(Ping("hm").event())
+        assert Pong.from_event(await read(client)).text == "hm"
+
+
+@pytest.mark.parametrize(
+    ("event", "complaint"),
+    [
+        (Transcribe(language="de").event(), "language=de: expected en"),
+        (AudioStart(16_000, 4, 1).event(), "width=4: expected 2 bytes per sample"),
+        (AudioStart(44, 2, 1).event(), "rate=44: expected whole number 8000..48000"),
+        (AudioStop().event(), "type=audio-stop: expected audio-start before"),
+        (AudioChunk(16_000, 2, 1, bytes(30_000)).event(), "length=30000: expected up to 20000 bytes"),
+    ],
+)
+@pytest.mark.usefixtures("wyoming")
+async def test_what_is_not_served_is_said(port: int, event: Event, complaint: str) -> None:
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        await client.write_event(event)
+        assert Error.from_event(await read(client)).text.startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]\n", b"{}\n", b'{"type": 3}\n', b'{"type": "ping", "data": 3}\n', b"hello\n", b'{"data_length": "x"}\n']
+)
+async def test_nonsense_does_no_harm(wyoming: RunningServer, recognizer: Recognizer, port: int, line: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(line)
+    await asyncio.wait_for(reader.read(), 30)  # the server closes
+    writer.close()
+    assert wyoming.hall.is_ready
+
+
+async def test_a_client_that_goes_leaves_its_place(wyoming: RunningServer, recognizer: Recognizer, port: int) -> None:
+    samples = noise(3, seed=3)
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        await client.write_event(AudioStart(16_000, 2, 1).event())
+        assert TranscriptStart.is_type((await read(client)).type)
+        async with AsyncTcpClient("127.0.0.1", port) as other:
+            await other.write_event(AudioStart(16_000, 2, 1).event())
+            assert Error.from_event(await read(other)).code == "at_capacity"
+    while len(wyoming.hall):  # noqa: ASYNC110 (the server has a thread of its own)
+        await asyncio.sleep(0.02)
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        assert Transcript.from_event((await hear(client, samples))[-2]).text == recognizer.transcribe(samples).text
