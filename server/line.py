@@ -53,12 +53,13 @@ class Line:
         return self.meter.lag > self._buffer_seconds or decoding > self._buffer_bytes
 
     async def room(self) -> None:
-        """Waits until more audio may come."""
-        while self.is_full and self._channel is not None:
+        """Waits until more audio may come, or until nobody listens any more."""
+        while self.is_full and self._channel is not None and not self._channel.is_over:
             woken = asyncio.Event()
             self._channel.wake = woken.set
             try:
-                await asyncio.wait_for(woken.wait(), LONGEST_PATIENCE)
+                async with asyncio.timeout(LONGEST_PATIENCE):  # wait_for can swallow a cancellation, and this would wait for ever
+                    await woken.wait()
             except TimeoutError:
                 continue
 

@@ -7,14 +7,19 @@ import json
 import re
 import urllib.request
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import cast
 
 import httpx
 import pytest
 
 from model import Recognizer
+from server.channel import Channel
 from server.codec import parse_server
 from server.formats import as_srt, as_vtt, cues
+from server.line import Line
 from server.messages import Closed, Error, SegmentEnd, Text, WordTime
+from server.worker import Worker
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
 from tests.server.encode import encode
 
@@ -161,3 +166,11 @@ def test_long_segments_become_several_cues() -> None:
     assert " ".join(text for _, _, text in made) == segment.text
     assert as_srt([segment]).startswith("1\n00:00:00,000 --> 00:00:06,900\nword word")
     assert as_vtt([SegmentEnd("a", 3725.5, 3726.0, 0.9)]) == "WEBVTT\n\n01:02:05.500 --> 01:02:06.000\na\n"
+
+
+async def test_nobody_waits_for_room_in_a_stream_that_was_given_up() -> None:
+    line = Line(cast(Worker, None), lambda _: None, buffer_seconds=0.5, buffer_bytes=1)
+    line._channel = cast(Channel, SimpleNamespace(is_over=True, wake=None))
+    line.meter.received = 3600.0  # the engine will never get to that
+    assert line.is_full
+    await asyncio.wait_for(line.room(), 30)
