@@ -6,14 +6,17 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from itertools import islice
 from typing import IO, Any
+
+from starlette.requests import ClientDisconnect, Request
 
 from server.audio import RAW, Samples
 from server.containers import OUTPUT_RATE, UndecodableError, decode_file
 from server.hall import Hall
 from server.live import Attachment, Live
-from server.messages import Audio, Error, ProtocolError, ServerMessage, Start, Stop
+from server.messages import Audio, Closed, Error, ProtocolError, SegmentEnd, ServerMessage, Start, Stop
 
 READ_BYTES = 64 << 10
 FRAMES_AT_ONCE = 64  # decoded in one go in a thread: a second or two of audio
@@ -35,6 +38,21 @@ async def transcribe_file(hall: Hall, file: IO[bytes], start: Start) -> AsyncGen
         hall.discard(live)  # before anything is awaited: when the client has gone, every await here is cancelled
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def collect(request: Request, messages: AsyncGenerator[ServerMessage, None]) -> tuple[list[SegmentEnd], float]:
+    """The segments of a file and its seconds, when all has been said; raises ClientDisconnect once nobody waits for them."""
+    segments: list[SegmentEnd] = []
+    duration = 0.0
+    async with aclosing(messages):
+        async for message in messages:
+            if isinstance(message, SegmentEnd):
+                segments.append(message)
+            elif isinstance(message, Closed):
+                duration = message.received
+            if await request.is_disconnected():  # nobody waits for the rest
+                raise ClientDisconnect
+    return segments, duration
 
 
 async def _take(attachment: Attachment, feeding: asyncio.Task[None], deadline: float) -> list[ServerMessage]:

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.requests import ClientDisconnect
 
 from server import formats
 from server.codec import to_json
-from server.files import transcribe_file
+from server.files import collect, transcribe_file
 from server.formats import MEDIA_TYPES, Format
 from server.hall import RETRY_AFTER, FullError, Hall
-from server.messages import Closed, Encoding, Error, ProtocolError, SegmentEnd, ServerMessage, Start
+from server.messages import Encoding, Error, ProtocolError, SegmentEnd, ServerMessage, Start
 from server.upload import receive_upload
 
 STATUSES: dict[str, int] = {"too_large": 413, "too_slow": 504, "at_capacity": 503, "engine_failed": 500, "bad_audio": 415}
@@ -62,7 +61,7 @@ async def transcribe(
         if stream:
             kept = stack.pop_all()
             return StreamingResponse(_lines(request, first, messages, kept), media_type=NDJSON)
-        segments, duration = await _collect(request, messages)
+        segments, duration = await collect(request, messages)
     return _answer(format, segments, duration, hall.model, words)
 
 
@@ -87,20 +86,6 @@ def error_response(error: Error, status: int) -> Response:
     headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else {}
     told = {name: value for name, value in vars(error).items() if name not in ("type", "fatal") and value is not None}
     return JSONResponse({"error": told}, status, headers)
-
-
-async def _collect(request: Request, messages: AsyncGenerator[ServerMessage, None]) -> tuple[list[SegmentEnd], float]:
-    segments: list[SegmentEnd] = []
-    duration = 0.0
-    async with aclosing(messages):
-        async for message in messages:
-            if isinstance(message, SegmentEnd):
-                segments.append(message)
-            elif isinstance(message, Closed):
-                duration = message.received
-            if await request.is_disconnected():  # nobody waits for the rest
-                raise ClientDisconnect
-    return segments, duration
 
 
 def _answer(format: Format, segments: list[SegmentEnd], duration: float, model: str, words: bool) -> Response:

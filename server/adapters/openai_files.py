@@ -13,11 +13,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.datastructures import FormData
-from starlette.requests import ClientDisconnect
 
 from server import formats
 from server.adapters.parameters import check_language, refused
-from server.files import transcribe_file
+from server.files import collect, transcribe_file
 from server.formats import MEDIA_TYPES, plain_text
 from server.hall import Hall
 from server.messages import Closed, ProtocolError, SegmentEnd, ServerMessage, Start, Text
@@ -49,7 +48,7 @@ async def transcriptions(request: Request) -> Response:
         await anext(messages)  # whatever is wrong from the beginning still gets a status of its own
         if wish.stream:
             return StreamingResponse(_events(request, messages, stack.pop_all()), media_type="text/event-stream")
-        segments, duration = await _collect(request, messages)
+        segments, duration = await collect(request, messages)
     return _answer(wish, segments, duration)
 
 
@@ -83,20 +82,6 @@ def _choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise refused(name, value, f"one of {', '.join(choices)}")
     return value
-
-
-async def _collect(request: Request, messages: AsyncGenerator[ServerMessage, None]) -> tuple[list[SegmentEnd], float]:
-    segments: list[SegmentEnd] = []
-    duration = 0.0
-    async with aclosing(messages):
-        async for message in messages:
-            if isinstance(message, SegmentEnd):
-                segments.append(message)
-            elif isinstance(message, Closed):
-                duration = message.received
-            if await request.is_disconnected():  # nobody waits for the rest
-                raise ClientDisconnect
-    return segments, duration
 
 
 def _answer(wish: Wish, segments: list[SegmentEnd], duration: float) -> Response:
