@@ -34,6 +34,7 @@ class Data:
 class Optimizer:
     learning_rate: tuple[tuple[float, ...], ...] = ((0, 2e-4),)  # (step, rate) points
     interpolation: Literal["constant", "linear"] = "constant"  # between those points
+    matrices: Literal["adam", "muon"] = "adam"  # who steps the matrices of hidden layers; Adam does all the rest
     betas: tuple[float, ...] = (0.9, 0.999)
     epsilon: float = 1e-6
     l2: float = 0.0  # l2 / 2 times the squared norm of all matrices and filters, as a part of the loss

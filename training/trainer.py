@@ -17,6 +17,7 @@ from model.files import load_model
 from model.network import Network
 from training.batches import Batch, collate, plan_epoch
 from training.cache import FeatureCache
+from training.muon import Muon, hidden_matrices
 from training.objective import objective
 from training.optimize import add_l2, clip, flat_gradient, noisy_weights_of, update_average, weight_noise
 from training.recipe import Recipe, value_at
@@ -54,9 +55,18 @@ class Trainer:
         self.parameters = list(self.network.parameters())
         self.noisy = noisy_weights_of(self.network)
         self.gradient = flat_gradient(self.parameters)
-        first, second = recipe.optimizer.betas
-        self.optimizer = torch.optim.Adam(self.parameters, lr=0.0, betas=(first, second), eps=recipe.optimizer.epsilon, fused=True)
+        self.optimizers = self._optimizers()
         self._begin(start)
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        """Adam for everything, or for what Muon leaves to it."""
+        options = self.recipe.optimizer
+        matrices = hidden_matrices(self.network) if options.matrices == "muon" else []
+        taken = {id(parameter) for parameter, _ in matrices}
+        rest = [parameter for parameter in self.parameters if id(parameter) not in taken]
+        first, second = options.betas
+        adam = torch.optim.Adam(rest, lr=0.0, betas=(first, second), eps=options.epsilon, fused=True)
+        return [adam, Muon(matrices, self.rank, self.replicas)] if matrices else [adam]
 
     def _begin(self, start: Path | None) -> None:
         """From the run's own checkpoint, from other weights, or from nothing."""
@@ -115,8 +125,9 @@ class Trainer:
         torch.manual_seed(hash((self.recipe.seed, self.step, self.rank)))
         options = self.recipe.optimizer
         rate = value_at(options.learning_rate, self.step, options.interpolation)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
         self.network.train()
         self.gradient.zero_()
         before = [buffer.clone() for buffer in self.network.buffers()]
@@ -130,7 +141,8 @@ class Trainer:
         add_l2(self.parameters, options.l2)
         norm = clip(self.gradient, options.gradient_norm)
         if math.isfinite(norm) and norm < EXPLODED:
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.step()
             update_average(self.average, self.network.state_dict(), options.average, self.step)
         else:  # nor does batch normalisation remember anything of it
             self.skipped += 1
@@ -164,7 +176,7 @@ class Trainer:
                 epoch=(self.epoch, self.epoch_start),
                 network=self.network.state_dict(),
                 average=self.average,
-                optimizer=self.optimizer.state_dict(),
+                optimizers=[optimizer.state_dict() for optimizer in self.optimizers],
             )
             write_atomically(state, self.out / CHECKPOINT)
 
@@ -172,7 +184,8 @@ class Trainer:
         self.step, self.skipped = state["step"], state["skipped"]
         self.epoch, self.epoch_start = state.get("epoch", (0, 0))
         self.network.load_state_dict(state["network"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.average = state["average"]
 
     def warm_start(self, weights: dict[str, Tensor]) -> None:
