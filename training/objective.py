@@ -28,10 +28,12 @@ def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tupl
     if recipe.loss.ctc:
         parts["ctc"] = ctc_loss(scores, lengths, batch, network.symbols.blank)
     if recipe.loss.attention:
-        positions = None
-        if recipe.loss.alignment or recipe.attention.mode == "forced":
+        positions = heard = None
+        if recipe.loss.alignment or recipe.attention.mode == "forced" or recipe.attention.heard:
             positions = ctc_positions(scores.detach(), lengths, batch.labels, batch.label_lengths, network.symbols.blank)
-        parts |= attention_losses(network, memory, lengths, batch, positions, recipe)
+            if recipe.attention.heard and network.training:
+                heard = as_heard(batch.labels, scores.detach(), positions, network.symbols.blank, recipe.attention.heard)
+        parts |= attention_losses(network, memory, lengths, batch, positions, recipe, heard)
     loss = torch.stack([getattr(recipe.loss, name) * part for name, part in parts.items()]).sum()
     return loss, {name: float(part.detach()) for name, part in parts.items()}
 
@@ -44,10 +46,21 @@ def ctc_loss(scores: Tensor, lengths: Tensor, batch: Batch, blank: int) -> Tenso
 
 
 def attention_losses(
-    network: Network, memory: Tensor, lengths: Tensor, batch: Batch, positions: Tensor | None, recipe: Recipe
+    network: Network,
+    memory: Tensor,
+    lengths: Tensor,
+    batch: Batch,
+    positions: Tensor | None,
+    recipe: Recipe,
+    heard: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Cross-entropy of the labels and the end symbol, and what keeps the attention in step with them."""
+    """Cross-entropy of the labels and the end symbol, and what keeps the attention in step with them.
+
+    The decoder is told the labels as they were before, or as they were `heard` (B, U).
+    """
     inputs, targets, exists = teacher_forcing(batch.labels, batch.label_lengths, network.symbols.start, network.symbols.end)
+    if heard is not None:
+        inputs = functional.pad(heard, (1, 0), value=network.symbols.start)
     count = exists.sum()
     noise = network.config.attention.noise if network.training else 0.0
     parts = {}
@@ -79,6 +92,17 @@ def teacher_forcing(labels: Tensor, label_lengths: Tensor, start: int, end: int)
     targets = functional.pad(labels, (0, 1)).scatter(1, label_lengths[:, None], end)
     exists = torch.arange(inputs.shape[1], device=labels.device) <= label_lengths[:, None]
     return inputs, targets, exists
+
+
+def as_heard(labels: Tensor, scores: Tensor, positions: Tensor, blank: int, share: float) -> Tensor:
+    """Labels (B, U) of which a share is drawn from what the CTC head hears at their positions (B, U), blanks left out.
+
+    A decoder that has only ever been told the truth takes its own mistakes for it.
+    """
+    there = scores.gather(1, positions[..., None].expand(-1, -1, scores.shape[2]))  # (B, U, symbols)
+    there[..., blank] = -torch.inf
+    drawn = (there - torch.empty_like(there).exponential_().log()).argmax(-1)  # Gumbel's way to draw from a softmax
+    return torch.where(torch.rand(labels.shape, device=labels.device) < share, drawn, labels)
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, exists: Tensor, smoothing: Sequence[float]) -> Tensor:

@@ -58,6 +58,7 @@ class Attention:
     """How the context is computed in training."""
 
     mode: Literal["soft", "softmax", "forced"] = "soft"  # forced: the entries that the CTC alignment names
+    heard: float = 0.0  # share of the decoder's inputs as the CTC head hears them, not as they are (after Bengio et al., 2015)
 
 
 @dataclass(frozen=True)

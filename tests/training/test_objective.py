@@ -10,7 +10,7 @@ import torch
 
 from training.alignment import ctc_positions
 from training.batches import Batch
-from training.objective import ctc_loss, smoothed_cross_entropy, teacher_forcing
+from training.objective import as_heard, ctc_loss, smoothed_cross_entropy, teacher_forcing
 
 PAPER = (0.015, 0.035, 1.0, 0.035, 0.015)
 
@@ -101,3 +101,22 @@ def test_ctc_loss_sums_the_probability_of_every_path() -> None:
     probability = sum(math.exp(sum(float(scores[0, t, s]) for t, s in enumerate(path))) for path in paths([1, 2], 5, 0))
     batch = Batch(torch.zeros(1, 20, 8), torch.tensor([20]), torch.tensor([[1, 2]]), torch.tensor([2]))
     assert float(ctc_loss(scores, torch.tensor([5]), batch, blank=0)) == pytest.approx(-math.log(probability) / 2, rel=1e-5)
+
+
+def test_labels_as_heard_are_drawn_from_what_the_head_hears_there() -> None:
+    torch.manual_seed(0)
+    labels, positions = torch.full((50, 40), 3), torch.arange(40).repeat(50, 1)
+    hears = torch.tensor([0.6, 0.0, 0.1, 0.2, 0.1])  # blank first
+    scores = hears.log().expand(50, 40, 5)
+    assert torch.equal(as_heard(labels, scores, positions, 0, 0.0), labels)
+    frequency = as_heard(labels, scores, positions, 0, 1.0).flatten().bincount(minlength=5) / labels.numel()
+    torch.testing.assert_close(frequency, torch.tensor([0.0, 0.0, 0.25, 0.5, 0.25]), atol=0.05, rtol=0)
+    changed = (as_heard(labels, scores, positions, 0, 0.4) != labels).float().mean()
+    assert abs(float(changed) - 0.4 * 0.5) < 0.05
+
+
+def test_labels_are_heard_at_their_own_positions() -> None:
+    scores = torch.full((1, 6, 4), -30.0)
+    scores[0, 2, 3] = scores[0, 5, 1] = 0.0
+    heard = as_heard(torch.tensor([[2, 2]]), scores, torch.tensor([[2, 5]]), 0, 1.0)
+    assert heard.tolist() == [[3, 1]]

@@ -214,8 +214,9 @@ def test_a_warm_start_takes_what_fits(cache: FeatureCache, tmp_path: Path) -> No
 
 def test_every_mode_of_attention_trains(cache: FeatureCache, tmp_path: Path) -> None:
     recipes: list[Recipe] = [
-        replace(RECIPE, attention=Attention(mode), loss=replace(RECIPE.loss, alignment=0.1))
+        replace(RECIPE, attention=Attention(mode, heard), loss=replace(RECIPE.loss, alignment=0.1))
         for mode in ("soft", "softmax", "forced")
+        for heard in (0.0, 0.5)
     ]
     for recipe in recipes:
         trainer = Trainer(recipe, cache, tmp_path)
