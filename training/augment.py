@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.features import BLOCK, LOG_FLOOR
+from model.config import REDUCTION
+from model.features import LOG_FLOOR
 from training.batches import Batch
 from training.recipe import Augmentation
 
@@ -18,12 +19,12 @@ COLOUR_POINTS = 6  # of the random curve over frequency that colours the noise
 COLOUR_DEVIATION = 1.5  # nats
 
 
-def augment_mels(batch: Batch, options: Augmentation, step: int) -> Batch:
-    """Tempo, vocal tract, gain and noise, on log-mel features as they come from the cache."""
+def augment_mels(batch: Batch, options: Augmentation, step: int, reduction: int = REDUCTION) -> Batch:
+    """Tempo, vocal tract, gain and noise, on log-mel features as they come from the cache; `reduction` frames are one entry."""
     if step < options.from_step:
         return batch
     if options.tempo:
-        batch = at_tempo(batch, 1 + options.tempo * (2 * float(torch.rand(())) - 1))
+        batch = at_tempo(batch, 1 + options.tempo * (2 * float(torch.rand(())) - 1), reduction)
     mels = batch.mels
     if options.warp:
         mels = warped(mels, 1 + options.warp * (2 * torch.rand(len(mels)) - 1))
@@ -36,11 +37,11 @@ def augment_mels(batch: Batch, options: Augmentation, step: int) -> Batch:
     return replace(batch, mels=mels)
 
 
-def at_tempo(batch: Batch, factor: float) -> Batch:
-    """The batch as if spoken `factor` times as slowly; lengths stay multiples of BLOCK frames."""
-    length = round(batch.mels.shape[1] * factor / BLOCK) * BLOCK
+def at_tempo(batch: Batch, factor: float, reduction: int = REDUCTION) -> Batch:
+    """The batch as if spoken `factor` times as slowly; lengths stay multiples of `reduction` frames."""
+    length = max(1, round(batch.mels.shape[1] * factor / reduction)) * reduction
     mels = functional.interpolate(batch.mels.transpose(1, 2), size=length, mode="linear").transpose(1, 2)
-    frames = (batch.frames * factor / BLOCK).ceil().long() * BLOCK
+    frames = (batch.frames * factor / reduction).ceil().long() * reduction
     return replace(batch, mels=mels, frames=frames.clamp(max=length))
 
 

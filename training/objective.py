@@ -18,11 +18,12 @@ from training.recipe import Recipe
 def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tuple[Tensor, dict[str, float]]:
     """The loss to descend and its parts by name. The batch is on the CPU, and goes to the network's device once augmented."""
     with torch.no_grad():
-        batch = augment_mels(batch, recipe.augmentation, step).to(network.ctc.weight.device)
+        reduction = network.config.encoder.reduction
+        batch = augment_mels(batch, recipe.augmentation, step, reduction).to(network.ctc.weight.device)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
         frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
     memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))  # (B, T, D)
-    lengths = batch.frames // network.config.encoder.reduction
+    lengths = batch.frames // reduction
     parts: dict[str, Tensor] = {}
     scores = network.ctc(memory).log_softmax(-1)  # (B, T, symbols)
     if recipe.loss.ctc:

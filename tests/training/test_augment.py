@@ -91,6 +91,7 @@ def test_tempo_changes_lengths_together(mels: torch.Tensor) -> None:
     changed = augment_mels(batch, Augmentation(tempo=0.2), step=0)
     assert changed.mels.shape[1] % BLOCK == 0
     assert int(changed.frames.max()) <= changed.mels.shape[1]
+    assert at_tempo(batch, 1.1, reduction=16).mels.shape[1] == 48
 
 
 def test_warping_moves_bins() -> None:
