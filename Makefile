@@ -21,8 +21,7 @@ check: $(VENV)/test.installed
 	$(BIN)/mypy
 
 bench: $(VENV)/bench.installed
-	$(BIN)/python -m benchmarks.attention $(ARGS)
-	$(BIN)/python -m benchmarks.engine $(ARGS)
+	$(BIN)/monoscribe benchmark report $(ARGS)
 
 $(VENV)/%.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 
-PACKAGES = ("model", "training", "server", "client")
+PACKAGES = ("model", "training", "server", "client", "benchmarks")
+BENCHMARKS = ("report", "attention", "engine", "load", "accuracy", "peers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_train(commands)
     _add_evaluate(commands)
     _add_pseudo_label(commands)
+    _add_benchmark(commands)
     chosen = parser.parse_args(arguments)
     try:
         return int(chosen.run(chosen))
@@ -104,6 +108,22 @@ def _pseudo_label(chosen: argparse.Namespace) -> int:
     from training.commands import run_pseudo_label
 
     return run_pseudo_label(chosen)
+
+
+def _add_benchmark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("benchmark", help="measure what the README claims; needs a checkout of the source")
+    parser.add_argument("name", nargs="?", choices=BENCHMARKS, default="report", help="report, which runs them all, if not given")
+    parser.add_argument("flags", nargs=argparse.REMAINDER, help="of that benchmark; --help tells them")
+    parser.set_defaults(run=_benchmark, extra="bench")
+
+
+def _benchmark(chosen: argparse.Namespace) -> int:
+    root = Path(__file__).parent
+    if not (root / "benchmarks").is_dir():
+        print("monoscribe benchmark: needs a checkout of the source, which brings the recordings and documents", file=sys.stderr)
+        return 2
+    sys.path.insert(0, str(root))  # an installed command does not look there by itself
+    return int(import_module(f"benchmarks.{chosen.name}").main(chosen.flags))
 
 
 def _serve(chosen: argparse.Namespace) -> int:

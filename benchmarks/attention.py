@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,59 +95,64 @@ def measure(entries: int, outputs: int, rng: np.random.Generator) -> tuple[float
     return softmax, hard
 
 
-def growth(lengths: tuple[int, ...], times: list[float]) -> float:
+def growth(lengths: Sequence[int], times: Sequence[float]) -> float:
     """The power of the length that the time grows with, over the longer half of the lengths."""
     half = len(lengths) // 2
     return float(np.polyfit(np.log(lengths[half:]), np.log(times[half:]), 1)[0])
 
 
-def plot(speedup: dict[tuple[int, int], float], diagonal: list[tuple[float, float]], path: Path) -> None:
+def plot(times: dict[tuple[int, int], tuple[float, float]], lengths: Sequence[int], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    grid = np.array([[speedup[entries, outputs] for entries in LENGTHS] for outputs in LENGTHS])
+    ratios = {cell: softmax / hard for cell, (softmax, hard) in times.items()}
+    grid = np.array([[ratios[entries, outputs] for entries in lengths] for outputs in lengths])
     image = left.imshow(np.log10(grid), origin="lower", cmap="viridis")
-    left.set_xticks(range(len(LENGTHS)), LENGTHS)
-    left.set_yticks(range(len(LENGTHS)), LENGTHS)
+    left.set_xticks(range(len(lengths)), lengths)
+    left.set_yticks(range(len(lengths)), lengths)
     left.set(xlabel="input length T", ylabel="output length U", title="times as fast as softmax attention")
     for (row, column), value in np.ndenumerate(grid):
         dark = np.log10(value) < 0.6 * np.log10(grid.max())
         left.text(column, row, f"{value:.0f}", ha="center", va="center", color="white" if dark else "black", fontsize=8)
     figure.colorbar(image, label="log10 of the ratio")
-    for name, times in zip(("softmax", "hard monotonic"), zip(*diagonal, strict=True), strict=True):
+    for name, which in (("softmax", 0), ("hard monotonic", 1)):
+        taken = [times[length, length][which] for length in lengths]
         right.loglog(
-            LENGTHS, np.array(times) / times[0], marker="o", label=f"{name}: grows with length^{growth(LENGTHS, list(times)):.2f}"
+            lengths, np.array(taken) / taken[0], marker="o", label=f"{name}: grows with length^{growth(lengths, taken):.2f}"
         )
-    right.set(xlabel="T = U", ylabel="time, as a multiple of that for 10", title="growth with length")
+    right.set(xlabel="T = U", ylabel=f"time, as a multiple of that for {lengths[0]}", title="growth with length")
     right.legend()
     right.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of memories and outputs")
     parser.add_argument("--plot", type=Path, help="write the figure here")
     parser.add_argument("--json", type=Path, help="write the numbers here")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    lengths: Sequence[int] = options.lengths
     rng = np.random.default_rng(0)
     measure(10, 10, rng)  # compiles
-    times = {(entries, outputs): measure(entries, outputs, rng) for entries in LENGTHS for outputs in LENGTHS}
-    speedup = {cell: softmax / hard for cell, (softmax, hard) in times.items()}
-    print("times as fast as softmax attention\n U \\ T " + "".join(f"{entries:>8}" for entries in LENGTHS))
-    for outputs in reversed(LENGTHS):
-        print(f"{outputs:>6} " + "".join(f"{speedup[entries, outputs]:>8.1f}" for entries in LENGTHS))
-    diagonal = [times[length, length] for length in LENGTHS]
-    for name, column in zip(("softmax", "hard"), zip(*diagonal, strict=True), strict=True):
-        print(f"{name}: time grows with length to the power of {growth(LENGTHS, list(column)):.2f} (T = U)")
+    times = {(entries, outputs): measure(entries, outputs, rng) for entries in lengths for outputs in lengths}
+    print("times as fast as softmax attention\n U \\ T " + "".join(f"{entries:>8}" for entries in lengths))
+    for outputs in reversed(lengths):
+        ratios = (softmax / hard for softmax, hard in (times[entries, outputs] for entries in lengths))
+        print(f"{outputs:>6} " + "".join(f"{ratio:>8.1f}" for ratio in ratios))
+    powers = {name: growth(lengths, [times[n, n][which] for n in lengths]) for which, name in enumerate(("softmax", "hard"))}
+    for name, power in powers.items():
+        print(f"{name}: time grows with length to the power of {power:.2f} (T = U)")
     if options.json:
         cells = [dict(input=t, output=u, softmax=s, hard=h, speedup=s / h) for (t, u), (s, h) in times.items()]
-        options.json.write_text(json.dumps(cells, indent=1) + "\n")
+        options.json.write_text(json.dumps(dict(growth=powers, cells=cells), indent=1) + "\n")
     if options.plot:
-        plot(speedup, diagonal, options.plot)
+        plot(times, lengths, options.plot)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,12 @@ import soundfile
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import DEMO
 from model import Emission, Engine, Recognizer
 from model.engine import Samples
 
-DEMO = Path(__file__).parents[1] / "tests" / "data" / "demo.flac"
 STREAMS = (1, 16, 64, 128, 256)
 STEP_SECONDS = 0.1
-MEASURED_SECONDS = 6.0  # of each stream's audio
 
 
 def matrix_product_speed() -> float:
@@ -54,11 +54,11 @@ def advance(engine: Engine, streams: list[int], speech: Samples, step: int) -> i
     return sum(isinstance(event, Emission) for events in engine.step().values() for event in events)
 
 
-def measure(recognizer: Recognizer, speech: Samples, count: int) -> tuple[float, float]:
+def measure(recognizer: Recognizer, speech: Samples, count: int, audio_seconds: float) -> tuple[float, float]:
     """Seconds per step with `count` streams, and characters per second and stream."""
     engine = recognizer.batch()
     streams = [engine.open() for _ in range(count)]
-    steps = int(MEASURED_SECONDS / STEP_SECONDS)
+    steps = round(audio_seconds / STEP_SECONDS)
     for step in range(10):
         advance(engine, streams, speech, step)
     start, said = time.process_time(), 0
@@ -67,12 +67,14 @@ def measure(recognizer: Recognizer, speech: Samples, count: int) -> tuple[float,
     return (time.process_time() - start) / steps, said / steps / STEP_SECONDS / count
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", help="a model folder; the embedded model otherwise")
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording of speech at 16 kHz")
+    parser.add_argument("--streams", type=int, nargs="+", default=STREAMS, help="in the batch")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each stream's audio to measure")
     parser.add_argument("--json", type=Path, help="write the numbers here")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     recognizer = Recognizer.load(options.model)
     speech = np.asarray(soundfile.read(options.audio, dtype="float32")[0], dtype=np.float32)
@@ -83,8 +85,8 @@ def main() -> None:
     print(f"limit of this core, if there were nothing but matrix products: {limit:.0f} streams\n")
     print("streams   ms per step   streams per core   share of limit   core per stream   characters per second")
     rows = []
-    for count in STREAMS:
-        seconds, characters = measure(recognizer, speech, count)
+    for count in options.streams:
+        seconds, characters = measure(recognizer, speech, count, options.seconds)
         sustained = count * STEP_SECONDS / seconds
         rows.append(dict(streams=count, step_seconds=seconds, sustained=sustained, share=sustained / limit, characters=characters))
         print(
@@ -92,7 +94,8 @@ def main() -> None:
         )
     if options.json:
         options.json.write_text(json.dumps(dict(gflops=speed / 1e9, limit=limit, rows=rows), indent=1) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

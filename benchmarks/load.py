@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,10 +30,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import DEMO, ROOT
 from benchmarks.load_clients import SAMPLE_RATE, Load, Outcome, run_clients
 
-ROOT = Path(__file__).parents[1]
-DEMO = ROOT / "tests" / "data" / "demo.flac"
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 GROWTH = 1.25  # of the crowd, from one step to the next
 SERVER_CORE, CLIENT_CORE = 0, 1
@@ -62,8 +61,8 @@ class Target:
     pid: int | None
 
 
-def main() -> int:
-    options = read_options()
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = read_options(arguments)
     audio = read_audio(options.audio)
     with started_server(options) as target, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as clients:
         describe(options, target)
@@ -73,7 +72,7 @@ def main() -> int:
     return 0
 
 
-def read_options() -> argparse.Namespace:
+def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="of a server that runs already; otherwise one is started")
     parser.add_argument("--pid", type=int, help="of that server, for its processor time and memory")
@@ -88,7 +87,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="hold the streams for so long instead of adding more")
     parser.add_argument("--flags", default="", help="further flags for the server that is started")
     parser.add_argument("--json", type=Path, help="write the numbers here")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def read_audio(paths: list[Path]) -> bytes:
@@ -152,7 +151,11 @@ def climb(options: argparse.Namespace, target: Target, clients: ProcessPoolExecu
             break
         streams = max(streams + 1, round(streams * GROWTH))
     good = [level for level in levels if level.p99 <= options.limit and not level.failures]
-    report: dict[str, object] = {"protocol": options.protocol, "levels": [asdict(level) for level in levels]}
+    report: dict[str, object] = {
+        "protocol": options.protocol,
+        "limit": options.limit,
+        "levels": [asdict(level) for level in levels],
+    }
     if not good:
         print(f"not even {options.streams} streams stay below {options.limit:.0f} ms")
         return report
