@@ -202,7 +202,7 @@ class Conversation:
         return []
 
     def _hear_closed(self, message: dict[str, Any]) -> list[Event]:
-        if message["reason"] == "error":  # heard again after a resume: the error itself is told once only
+        if message["reason"] == "error":  # which the error before it should have said
             raise ServerError("closed", "The server ended the session because of an error.")
         end = self._remote.base + message["bytes"]
         self._acknowledge(end)

@@ -105,7 +105,7 @@ class Hall:
         live = self._sessions.get(resume.session)
         if live is None and resume.session in self._kept:
             live = self._kept[resume.session][1]
-        if live is None or live.session.phase == "new":
+        if live is None or not live.session.has_begun:
             raise ProtocolError(unknown_session(resume))
         return live, live.attach(resume)
 
@@ -163,7 +163,7 @@ class Hall:
         self._on_message(live, message)
         if isinstance(message, Closed):
             self._sessions.pop(live.name, None)
-            if live.session.phase != "new":
+            if live.session.has_begun:
                 self._kept[live.name] = (time.monotonic(), live)
             while len(self._kept) > 2 * self.settings.max_sessions:
                 self._kept.pop(next(iter(self._kept)))

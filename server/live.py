@@ -62,7 +62,7 @@ class Live:
         self.attachment: Attachment | None = None
         self.detached_at: float | None = None
         self._on_message = on_message
-        self._journal: deque[Numbered] = deque(maxlen=settings.journal_messages)
+        self._journal: deque[tuple[int, Numbered]] = deque(maxlen=settings.journal_messages)
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Live:
             self.attachment, self.detached_at = None, now
 
     def _missed(self, resume: Resume) -> list[Numbered]:
-        last, first = self.session.seq, self._journal[0].seq if self._journal else self.session.seq + 1
+        last, first = self.session.seq, self._journal[0][0] if self._journal else self.session.seq + 1
         if resume.seq > last:
             accepted = f"whole number up to {last}"
             raise ProtocolError(
@@ -113,7 +113,7 @@ class Live:
             accepted = f"whole number from {first - 1}"
             message = f"seq={resume.seq}: what came after it is no longer kept; expected {accepted}"
             raise ProtocolError(Error("resume_gap", message, "seq", str(resume.seq), accepted, fatal=True))
-        return [message for message in self._journal if message.seq > resume.seq]
+        return [message for seq, message in self._journal if seq > resume.seq]
 
     def _order(self, order: Order) -> None:
         try:
@@ -122,8 +122,8 @@ class Live:
             self.feed(Failed(problem.error))
 
     def _tell(self, message: ServerMessage) -> None:
-        if isinstance(message, Numbered):
-            self._journal.append(message)
+        if isinstance(message, Numbered) and message.seq is not None:
+            self._journal.append((message.seq, message))
         if self.attachment is not None:
             self.attachment.put(message)
         self._on_message(self, message)

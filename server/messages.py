@@ -170,6 +170,7 @@ class Error:
     value: str | None = None
     accepted: str | None = None
     fatal: bool = False
+    seq: int | None = None  # of those about an open session; whoever was not let in has nothing to resume
     type: Literal["error"] = "error"
 
 
@@ -187,8 +188,8 @@ class Closed:
     type: Literal["closed"] = "closed"
 
 
-Numbered = Text | SegmentEnd | Flushed | Closed  # kept for a resume
-ServerMessage = Ready | Numbered | Status | Error
+Numbered = Text | SegmentEnd | Flushed | Error | Closed  # kept for a resume
+ServerMessage = Ready | Numbered | Status
 
 
 class ProtocolError(ValueError):

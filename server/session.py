@@ -67,6 +67,7 @@ class Session:
         self.name = name
         self.phase: Literal["new", "open", "ending", "over"] = "new"
         self.accepted = Start()
+        self.has_begun = False  # the client knows its name, and can resume it
         self.bytes = 0  # of audio, taken: a resumed client goes on from here
         self.seq = 0  # of the last numbered message
         self.close_code = CLOSE_CODES["stopped"]
@@ -143,7 +144,7 @@ class Session:
             options = stream_options(start, self._limits)
         except ProtocolError as problem:
             return self._fail(problem.error)
-        self.phase, self.accepted = "open", start
+        self.phase, self.accepted, self.has_begun = "open", start, True
         return [self.ready(resumed=False), OpenStream(options, start.encoding, start.channels)]
 
     def _end(self, reason: CloseReason) -> list[Output]:
@@ -158,17 +159,21 @@ class Session:
     def _fail(self, error: Error) -> list[Output]:
         abandon: list[Output] = [AbandonStream()] if self.phase in ("open", "ending") else []
         self._reason = "error"
-        fatal = dataclasses.replace(error, fatal=True)
+        told = self._numbered(error, fatal=True)
         closed = self._close()
         if error.code == "engine_failed":
             self.close_code = OUR_FAULT
-        return [*abandon, fatal, closed]
+        return [*abandon, told, closed]
 
     def _complain(self, error: Error) -> list[Output]:
         self._errors += 1
         if error.fatal or self._errors >= MOST_ERRORS or self.phase == "new":
             return self._fail(error)
-        return [error]
+        return [self._numbered(error)]
+
+    def _numbered(self, error: Error, *, fatal: bool = False) -> Error:
+        """So that a resume brings it again. Before the start there is nothing to resume, and a client may know other numbers."""
+        return dataclasses.replace(error, fatal=fatal, seq=self._number() if self.has_begun else None)
 
     def _close(self) -> Closed:
         self.phase = "over"

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from model import Transcript
 from server.codec import parse_server, to_json
-from server.messages import Closed, ControlMessage, SegmentEnd, ServerMessage, Text
+from server.messages import Closed, ControlMessage, Numbered, SegmentEnd, ServerMessage, Text
 
 
 @dataclass
@@ -25,6 +25,10 @@ class Heard:
 
     def of(self, kind: type[ServerMessage]) -> list[ServerMessage]:
         return [message for message in self.messages if isinstance(message, kind)]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [message.seq for message in self.messages if isinstance(message, Numbered) and message.seq is not None]
 
     @property
     def segments(self) -> list[SegmentEnd]:

@@ -21,7 +21,7 @@ from model import Recognizer
 from model.files import ModelCard, save_model
 from model.network import Network
 from server.codec import parse_server
-from server.messages import Closed, Keepalive, Numbered, Ready, Status, Stop
+from server.messages import Closed, Keepalive, Ready, Status, Stop
 from tests.server.conftest import noise, pcm
 from tests.server.talk import Heard, assert_same, connected, hear, send
 
@@ -153,7 +153,7 @@ async def test_several_processes_share_a_port_pass_resumes_on_and_are_replaced(m
                 socket.transport.abort()
             owners.add(ready.session.partition(".")[0])
             while not any(isinstance(message, Closed) for message in heard.messages):
-                seq = max([message.seq for message in heard.messages if isinstance(message, Numbered)], default=0)
+                seq = max(heard.numbers, default=0)
                 async with connected(f"{url}?session={ready.session}&seq={seq}") as socket:
                     resumed = parse_server(str(await socket.recv()))
                     assert isinstance(resumed, Ready)

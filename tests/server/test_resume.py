@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection
 
 from model import Recognizer
 from server.codec import parse_server
-from server.messages import Closed, Error, Flush, Keepalive, Numbered, Ready, Resume, ServerMessage, Stop
+from server.messages import Closed, Error, Flush, Keepalive, Ready, Resume, ServerMessage, Stop
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
 from tests.server.talk import Heard, assert_same, connected, hear, send
 
@@ -58,11 +58,10 @@ async def test_a_stream_that_breaks_many_times_says_what_the_whole_says(
             await break_off(socket)
             await listening
             breaks += 1
-        seq = max([message.seq for message in heard.messages if isinstance(message, Numbered)], default=0)
+        seq = max(heard.numbers, default=0)
     assert breaks > 3
     assert_same(heard, recognizer.transcribe(samples))
-    numbers = [message.seq for message in heard.messages if isinstance(message, Numbered)]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert heard.numbers == list(range(1, len(heard.numbers) + 1))
     assert heard.closed.bytes == len(data)
 
 
@@ -118,6 +117,30 @@ async def test_a_sequence_number_from_the_future_is_refused_and_the_session_stay
         assert (await hear(socket)).code == 1000
 
 
+async def test_the_error_that_ended_a_session_comes_again(server: RunningServer) -> None:
+    async with connected(server.stream_url + "?encoding=ogg") as socket:
+        await socket.send("dance")
+        await socket.send(bytes(50_000))
+        told = await hear(socket)
+    complaint, fatal = (message for message in told.messages if isinstance(message, Error))
+    assert (complaint.code, fatal.code) == ("bad_message", "bad_audio")
+    ready = told.messages[0]
+    assert isinstance(ready, Ready)
+    for seq, expected in ((0, [complaint, fatal, told.closed]), (complaint.seq, [fatal, told.closed]), (fatal.seq, [told.closed])):
+        async with connected(f"{server.stream_url}?session={ready.session}&seq={seq}") as socket:
+            again = await hear(socket)
+        assert again.messages[1:] == expected
+        assert again.code == told.code == 1008
+
+
+async def test_a_session_that_never_began_is_not_kept(server: RunningServer) -> None:
+    """Nobody knows its name; and a crowd of such must not drive out sessions that someone may come back to."""
+    async with connected(server.stream_url + "?beam=0") as socket:
+        heard = await hear(socket)
+    assert [message.seq for message in heard.messages if isinstance(message, Error)] == [None]
+    assert all(live.session.has_begun for live in server.hall._all_kept())
+
+
 async def test_who_comes_back_too_late_finds_nothing(start_server: ServerFactory) -> None:
     server = start_server(resume_seconds=0.3)
     async with connected(server.stream_url) as socket:
@@ -155,4 +178,4 @@ async def test_what_is_no_longer_kept_is_a_gap(start_server: ServerFactory) -> N
         await send(socket, Resume(messages[0].session, 30))
         await send(socket, Stop())
         heard = await hear(socket)
-    assert [message.seq for message in heard.messages if isinstance(message, Numbered)] == list(range(31, 42))
+    assert heard.numbers == list(range(31, 42))
