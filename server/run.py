@@ -8,37 +8,24 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from model import ModelFileError, Recognizer
 from server.app import create_app
 from server.logs import set_up_logs
 from server.relay import Relay
 from server.settings import Settings
+from server.sockets import BoundedHttp, BoundedWebSocket
 
 logger = logging.getLogger("monoscribe")
 
 UNUSABLE = 78  # exit code, as in sysexits.h: what was set cannot work, and trying again will not help
-
-
-class AbortableProtocol(WebSocketsSansIOProtocol):
-    """Tells the application how to drop a connection at once: uvicorn's own close waits for clients that do not read."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        inner = self.app
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            scope["monoscribe.abort"] = self.transport.abort
-            await inner(scope, receive, send)
-
-        self.app = app
 
 
 class DrainingServer(uvicorn.Server):
@@ -91,7 +78,8 @@ def build_server(settings: Settings, recognizer: Recognizer, relay: Relay | None
         app,
         host=settings.host,
         port=settings.port,
-        ws=AbortableProtocol,
+        http=cast(Any, partial(BoundedHttp, settings=settings)),  # uvicorn calls it, and asks nothing else of it
+        ws=cast(Any, partial(BoundedWebSocket, settings=settings)),
         ws_max_size=settings.max_message_bytes,
         ws_ping_interval=None,  # a pong would wait behind the audio of a client that we slow down; idle_seconds finds the dead
         ws_per_message_deflate=False,  # audio does not shrink, and each connection would pay for it

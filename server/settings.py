@@ -42,6 +42,7 @@ class Settings:
     session_seconds: float = _setting(4 * 3600.0, "longest session")
     max_beam: int = _setting(8, "most hypotheses that a session may ask for; wide beams cost much")
     resume_seconds: float = _setting(30.0, "how long a session whose connection broke is kept")
+    request_seconds: float = _setting(10.0, "for the head of a request to come; a body may be so much late behind 1 kB/s")
     send_seconds: float = _setting(15.0, "a client that does not read for so long is dropped")
     journal_messages: int = _setting(512, "messages per session that are kept for a resume")
     drain_seconds: float = _setting(20.0, "after SIGTERM, how long open sessions may go on before they are finished")
@@ -70,7 +71,7 @@ class Settings:
         _check_range(self, "max_message_bytes", 1024, 1 << 30)
         _check_range(self, "buffer_seconds", 0.5, 3600)
         _check_range(self, "journal_messages", 16, 1 << 20)
-        for name in ("idle_seconds", "session_seconds", "send_seconds", "upload_seconds", "stall_seconds"):
+        for name in ("idle_seconds", "session_seconds", "request_seconds", "send_seconds", "upload_seconds", "stall_seconds"):
             _check_range(self, name, 0.1, 30 * 86_400)
         for name in ("resume_seconds", "drain_seconds"):
             _check_range(self, name, 0, 86_400)

@@ -15,9 +15,11 @@ from starlette.requests import Request
 
 from server.hall import Hall
 from server.messages import Error, ProtocolError
+from server.settings import Settings
 
 IN_MEMORY = 1 << 20  # bytes, before an upload goes to a temporary file
 MOST_FIELDS = 50
+LEAST_RATE = 1000  # bytes per second: the thriftiest codec of a live recording; who is slower only holds a place
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,15 @@ async def receive_upload(request: Request, hall: Hall) -> AsyncIterator[Upload]:
     The file is gone afterwards.
     """
     settings = hall.settings
-    body = _bounded(request, settings.max_upload_bytes)
     try:
         with hall.place():
-            async with asyncio.timeout(settings.upload_seconds):
+            async with asyncio.timeout(None) as patience:
+                body = _bounded(request, settings, patience)
                 is_form = request.headers.get("content-type", "").startswith("multipart/form-data")
                 upload = await (_from_form(request, body) if is_form else _from_body(body))
     except TimeoutError:
-        raise ProtocolError(Error("too_slow", f"file: not here in {settings.upload_seconds} s", "file")) from None
+        accepted = f"{LEAST_RATE} bytes per second, all within {settings.upload_seconds:g} s"
+        raise ProtocolError(Error("too_slow", f"file: comes too slowly; expected {accepted}", "file", None, accepted)) from None
     except MultiPartException as problem:
         raise ProtocolError(Error("bad_message", f"the form cannot be read: {problem.message}", "file")) from problem
     try:
@@ -71,11 +74,15 @@ async def _from_body(body: AsyncGenerator[bytes, None]) -> Upload:
     return Upload(file, FormData())
 
 
-async def _bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
-    received = 0
+async def _bounded(request: Request, settings: Settings, patience: asyncio.Timeout) -> AsyncGenerator[bytes, None]:
+    """The body, as long as it is neither too large nor too slow."""
+    limit, received = settings.max_upload_bytes, 0
+    began = asyncio.get_running_loop().time()
+    patience.reschedule(began + min(settings.request_seconds, settings.upload_seconds))
     async for data in request.stream():
         received += len(data)
         if received > limit:
             accepted = f"up to {limit} bytes"
             raise ProtocolError(Error("too_large", f"file: too large; expected {accepted}", "file", None, accepted))
+        patience.reschedule(began + min(settings.request_seconds + received / LEAST_RATE, settings.upload_seconds))
         yield data
