@@ -22,6 +22,9 @@ from server.messages import Encoding, Error
 
 OUTPUT_RATE = 16_000
 FORMATS: dict[str, str | None] = {"webm": "matroska", "ogg": "ogg", "flac": "flac", "mp3": "mp3", "wav": "wav", "auto": None}
+KNOWN = "aac,ac3,aiff,amr,ape,asf,au,avi,caf,eac3,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,w64,wav,wv"
+# FFmpeg would also follow a playlist to other files of ours, and listen to the network where a session description says so
+SAFE_OPTIONS = {"format_whitelist": KNOWN, "protocol_whitelist": "none"}
 LIVE_OPTIONS = {"analyzeduration": "0", "probesize": "4096"}  # do not wait for seconds of audio before saying what it is
 READ_SIZE = 4096
 SOFTEST_PATIENCE = 1.0  # seconds between two looks at whether a wait still makes sense
@@ -126,7 +129,6 @@ class UndecodableError(ValueError):
 
 def decode_file(file: IO[bytes] | ContainerDecoder, encoding: Encoding, *, live: bool = False) -> Iterator[Samples]:
     """Mono samples at OUTPUT_RATE. A packet that is damaged is left out, as long as others are whole."""
-    resampler = AudioResampler(format="flt", layout="mono", rate=OUTPUT_RATE)
     try:
         container = _open(file, encoding, live)
     except (av.FFmpegError, ValueError) as problem:
@@ -135,22 +137,19 @@ def decode_file(file: IO[bytes] | ContainerDecoder, encoding: Encoding, *, live:
         if not container.streams.audio:
             raise UndecodableError("no audio in it")
         decoded = 0
-        for frame in _frames(container):
-            for resampled in resampler.resample(frame):
-                samples = _samples(resampled)
-                decoded += len(samples)
-                yield samples
+        for frame in _resampled(_frames(container)):
+            samples = _samples(frame)
+            decoded += len(samples)
+            yield samples
         if not decoded:
             raise UndecodableError("no audio in it")
-        for resampled in resampler.resample(None):
-            yield _samples(resampled)
 
 
 def _open(file: IO[bytes] | ContainerDecoder, encoding: Encoding, live: bool) -> Any:
     source: Any = file
     if not live:
-        return av.open(source, "r", format=FORMATS[encoding])
-    return av.open(source, "r", format=FORMATS[encoding], options=LIVE_OPTIONS, buffer_size=READ_SIZE)
+        return av.open(source, "r", format=FORMATS[encoding], options=SAFE_OPTIONS)
+    return av.open(source, "r", format=FORMATS[encoding], options=SAFE_OPTIONS | LIVE_OPTIONS, buffer_size=READ_SIZE)
 
 
 def _frames(container: Any) -> Iterator[AudioFrame]:
@@ -174,6 +173,18 @@ def _frames(container: Any) -> Iterator[AudioFrame]:
         if frames:
             whole, fruitless = True, 0
         yield from frames
+
+
+def _resampled(frames: Iterator[AudioFrame]) -> Iterator[AudioFrame]:
+    """Rate or channels may change midway, as in recordings that were joined: another resampler takes over."""
+    resampler, taken = None, None
+    for frame in frames:
+        found = (frame.sample_rate, frame.layout.name, frame.format.name)
+        if resampler is None or found != taken:
+            yield from resampler.resample(None) if resampler is not None else ()
+            resampler, taken = AudioResampler(format="flt", layout="mono", rate=OUTPUT_RATE), found
+        yield from resampler.resample(frame)
+    yield from resampler.resample(None) if resampler is not None else ()
 
 
 def _samples(frame: AudioFrame) -> Samples:

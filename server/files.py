@@ -19,6 +19,7 @@ from server.live import Attachment, Live
 from server.messages import Audio, Closed, Error, ProtocolError, SegmentEnd, ServerMessage, Start, Stop
 
 READ_BYTES = 64 << 10
+ANY_AUDIO = "a recording, such as wav, flac, ogg, mp3, m4a or webm"
 FRAMES_AT_ONCE = 64  # decoded in one go in a thread: a second or two of audio
 
 
@@ -95,8 +96,6 @@ def _next_samples(decoded: Iterator[Samples], start: Start) -> bytes:
     try:
         return b"".join(samples.astype("<f4").tobytes() for samples in islice(decoded, FRAMES_AT_ONCE))
     except UndecodableError as problem:
-        accepted = (
-            "a file with audio in a format that FFmpeg knows" if start.encoding == "auto" else f"audio that is {start.encoding}"
-        )
+        accepted = ANY_AUDIO if start.encoding == "auto" else f"audio that is {start.encoding}"
         message = f"file: {problem}; expected {accepted}"
         raise ProtocolError(Error("bad_audio", message, "file", None, accepted, fatal=True)) from problem

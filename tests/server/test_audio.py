@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,6 +130,31 @@ def test_damage_in_the_middle_costs_only_what_is_damaged() -> None:
     ear = decoded(bytes(data), "ogg", seed=1)
     assert ear.error is None
     assert len(ear.samples) > 16_000
+
+
+def test_a_recording_joined_of_two_with_different_rates() -> None:
+    first, second = noise(1.5, seed=1), noise(1, seed=2)
+    data = encode(first, "mp3") + encode(np.repeat(second, 2), "mp3", rate=32_000)
+    heard = np.concatenate(list(decode_file(io.BytesIO(data), "mp3")))
+    assert 2.5 <= len(heard) / 16_000 < 2.7
+    assert decoded(data, "auto", seed=1).samples.tolist() == heard.tolist()
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ffconcat version 1.0\nfile speech.wav\n",
+        "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nspeech.wav\n#EXT-X-ENDLIST\n",
+        "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=audio 50000 RTP/AVP 0\n",
+    ],
+    ids=["concat", "hls", "sdp"],
+)
+def test_what_points_elsewhere_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, live: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("speech.wav").write_bytes(encode(noise(1, seed=1), "wav"))
+    with pytest.raises(UndecodableError):
+        list(decode_file(io.BytesIO(text.encode()), "auto", live=live))
 
 
 def test_a_file_without_audio() -> None:
