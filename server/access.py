@@ -32,7 +32,10 @@ class Access:
     def _is_allowed_origin(self, origin: str, host: str) -> bool:
         if "*" in self._origins or origin.rstrip("/") in self._origins:
             return True
-        return urlsplit(origin).netloc == host
+        try:
+            return urlsplit(origin).netloc == host
+        except ValueError:  # a bracket without its other
+            return False
 
     def _is_known(self, key: str) -> bool:
         """Compares with every key, each in constant time: how long it takes tells nothing."""

@@ -133,10 +133,12 @@ def _add_live(app: FastAPI, path: str, dialect: Callable[[], Dialect]) -> None:
 
 
 def _add_operations(app: FastAPI, metrics: Metrics) -> None:
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", tags=["operations"], summary="Whether the process works; if not, restart it")
     async def healthz() -> PlainTextResponse:
         return _yes_or_no(app.state.hall.is_healthy)
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", tags=["operations"], summary="Whether new sessions are welcome")
     async def readyz() -> PlainTextResponse:
         return _yes_or_no(app.state.hall.is_ready)

@@ -53,6 +53,7 @@ class ContainerDecoder:
         self._items: deque[bytes | str] = deque()  # audio, and the names of flushes between it
         self._ended = False
         self._abandoned = False
+        self._is_empty = True
         self.waiting_bytes = 0
         self._thread = threading.Thread(target=self._run, name="decoder", daemon=True)
         self._thread.start()
@@ -60,6 +61,7 @@ class ContainerDecoder:
     def decode(self, data: bytes) -> None:
         with self._changed:
             self._items.append(data)
+            self._is_empty = False
             self.waiting_bytes += len(data)
             self._changed.notify()
 
@@ -111,7 +113,9 @@ class ContainerDecoder:
             self._pass_on_late_flushes()
             self._listener.finish()
         except UndecodableError as problem:
-            if not self._abandoned:
+            if self._is_empty and not self._abandoned:
+                self._listener.finish()  # nothing was said, which is no fault
+            elif not self._abandoned:
                 self._listener.fail(bad_audio(self._encoding, str(problem), f"audio that is {self._encoding}"))
         except Exception:
             logger.exception("a decoder died")

@@ -33,9 +33,15 @@ class LineFormatter(logging.Formatter):
         if self._as_json:
             fields = {"time": stamp, "level": record.levelname.lower(), "message": record.getMessage(), "logger": record.name}
             return json.dumps(fields | extra, default=str)
-        told = "".join(f" {name}={value}" for name, value in extra.items() if name != "exception")
+        told = "".join(f" {name}={one_line(value)}" for name, value in extra.items() if name != "exception")
         trace = "\n" + extra["exception"] if "exception" in extra else ""
         return f"{stamp} {record.levelname} {record.getMessage()}{told}{trace}"
+
+
+def one_line(value: object) -> str:
+    """A client's words must not pass for lines of the log."""
+    text = str(value)
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def set_up_logs(settings: Settings) -> None:

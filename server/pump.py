@@ -80,8 +80,8 @@ class Connection:
         if first is not None and not isinstance(first, Reply):
             self._live.feed(first)
         greeting = first if isinstance(first, Reply) else None
-        reader = asyncio.create_task(self._read(), name="reader")
-        writer = asyncio.create_task(self._write(greeting), name="writer")
+        reader = asyncio.create_task(self._read(greeting), name="reader")
+        writer = asyncio.create_task(self._write(), name="writer")
         try:
             await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
             if writer.done() and not writer.cancelled() and writer.exception() is None:
@@ -99,8 +99,10 @@ class Connection:
         if isinstance(results[0], ElsewhereError):
             await pass_on(self._websocket, self._hall, results[0].resume)
 
-    async def _read(self) -> int:
+    async def _read(self, greeting: Reply | None) -> int:
         """Returns the code with which the client closed."""
+        if greeting is not None:  # comes before anything else, however quick the client is
+            await self._send(greeting.frame)
         while True:
             event = await self._websocket.receive()
             if event["type"] == "websocket.disconnect":
@@ -129,10 +131,8 @@ class Connection:
             return
         self._live.feed(item)
 
-    async def _write(self, greeting: Reply | None) -> int:
+    async def _write(self) -> int:
         """Returns the code to close with."""
-        if greeting is not None:
-            await self._send(greeting.frame)
         while True:
             attachment = self._attachment
             messages = await attachment.take()

@@ -11,6 +11,7 @@ from websockets.frames import CloseCode, Frame
 
 from server.settings import Settings
 
+LARGEST_HEAD = 1 << 18  # bytes, with what came along with it in one piece
 MOST_PIPELINED = 16  # requests of one connection that wait for the answer to an earlier one
 MOST_FRAGMENTS = 1024  # of one message: each costs memory, even an empty one
 
@@ -43,12 +44,24 @@ class BoundedHttp(HttpToolsProtocol):
         self._settings = settings
         self._for_request, self._for_reading = Patience(self.loop), Patience(self.loop)
         self._running: RequestResponseCycle | None = None
+        self._head_bytes = 0  # that came since the last whole head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._for_request.set(self._settings.request_seconds, transport)
 
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > LARGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("A request's head is too large.")
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
+        self._head_bytes = 0
         if len(self.pipeline) >= MOST_PIPELINED:
             raise ValueError("too many requests at once")  # the parser gives up, and the client gets a 400
         self._for_request.call_off()
@@ -101,6 +114,12 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
                     self._for_goodbye.set(settings.send_seconds, self.transport)
 
         self.app = app
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated:  # the request was turned down before uvicorn looks, which would never tell
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) < MOST_FRAGMENTS:

@@ -100,7 +100,7 @@ def wait_until(condition: object, seconds: float = 60) -> None:
 
 
 @pytest.mark.parametrize("encoding", [*CONTAINERS, "auto"])
-@pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 40, np.random.default_rng(0).bytes(20_000)])
+@pytest.mark.parametrize("data", [b"x", bytes(range(256)) * 40, np.random.default_rng(0).bytes(20_000)])
 def test_garbage_gets_a_clear_error(encoding: Encoding, data: bytes) -> None:
     ear = decoded(data, encoding, seed=1)
     if encoding == "mp3" and ear.error is None:
@@ -109,6 +109,16 @@ def test_garbage_gets_a_clear_error(encoding: Encoding, data: bytes) -> None:
     assert ear.error.code == "bad_audio"
     assert ear.error.message.startswith(f"encoding={encoding}: ")
     assert "expected audio that is" in ear.error.message
+
+
+@pytest.mark.parametrize("encoding", [*CONTAINERS, "auto"])
+def test_who_says_nothing_makes_no_mistake(encoding: Encoding) -> None:
+    ear = Ear()
+    decoder = ContainerDecoder(encoding, ear)
+    decoder.flush("a")
+    decoder.finish()
+    assert ear.over.wait(60)
+    assert (ear.error, ear.heard, ear.flushes) == (None, [], [("a", 0)])
 
 
 def test_a_decoder_waits_for_room_and_can_be_abandoned() -> None:

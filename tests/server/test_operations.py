@@ -40,6 +40,8 @@ async def test_health_and_metrics(start_server: ServerFactory) -> None:
     server = start_server()
     assert (await get(server, "/healthz")).status_code == 200
     assert (await get(server, "/readyz")).status_code == 200
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+        assert (await client.head("/healthz")).status_code == (await client.head("/readyz")).status_code == 200
     heard = await converse(server.stream_url, [*chunks(pcm(noise(4, seed=1)), 1), Stop()])
     await converse(server.stream_url + "?beam=0", [])
     assert await value(server, 'monoscribe_sessions_closed_total{reason="stopped"}') == 1
@@ -99,9 +101,11 @@ async def test_origins(start_server: ServerFactory) -> None:
     server = start_server(allowed_origins="https://friend.example")
     for origin in (server.url, "https://friend.example"):
         assert (await converse(server.stream_url, [Stop()], origin=origin)).code == 1000
-    heard = await converse(server.stream_url, [Stop()], origin="https://stranger.example")
-    assert heard.code == 1008
-    assert [message.code for message in heard.messages if isinstance(message, Error)] == ["forbidden_origin"]
+    strangers = ("https://stranger.example", "null", "http://[", server.url + ".example", f"http://x@127.0.0.1:{server.port}")
+    for origin in strangers:
+        heard = await converse(server.stream_url, [Stop()], origin=origin)
+        assert heard.code == 1008
+        assert [message.code for message in heard.messages if isinstance(message, Error)] == ["forbidden_origin"]
     assert (await get(server, "/v1/models", origin="https://stranger.example")).status_code == 403
     answer = await get(server, "/v1/models", origin="https://friend.example")
     assert answer.headers["access-control-allow-origin"] == "https://friend.example"
@@ -124,6 +128,13 @@ async def test_logs_tell_of_sessions_but_not_what_was_said(
     assert any(line.get("session") == session[:8] for line in told)
     plain = LineFormatter(as_json=False).format(caplog.records[0])
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", plain)
+
+
+def test_nobody_can_forge_a_line_of_the_log() -> None:
+    record = logging.makeLogRecord({"msg": "session error", "field": "x\n2026-01-31T12:00:00.000Z INFO all is well", "code": "é"})
+    for as_json in (True, False):
+        assert len(LineFormatter(as_json=as_json).format(record).splitlines()) == 1
+    assert "code=é" in LineFormatter(as_json=False).format(record)
 
 
 async def test_tls(start_server: ServerFactory, recognizer: Recognizer, tmp_path: Path) -> None:

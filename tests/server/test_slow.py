@@ -84,6 +84,22 @@ async def test_a_request_that_takes_its_time(start_server: ServerFactory, start:
     assert await is_well(server)
 
 
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [
+        (b"GET /" + 300_000 * b"x", b"400"),
+        (b"GET / HTTP/1.1\r\n" + 20_000 * b"X-A: abcdefgh\r\n", b"400"),
+        (HANDSHAKE.replace(b"/v1/stream", b"/v1/stream?" + 10_000 * b"x"), b"414"),
+        (HANDSHAKE.replace(b"Host: x\r\n", b"Host: x\r\n" + 200 * b"X-A: b\r\n"), b"431"),
+    ],
+    ids=["line", "headers", "handshake's line", "handshake's headers"],
+)
+async def test_a_head_without_measure(start_server: ServerFactory, start: bytes, status: bytes) -> None:
+    server = start_server(request_seconds=60)
+    assert (await drip(server, start, b"")).startswith(b"HTTP/1.1 " + status)
+    assert await is_well(server)
+
+
 async def test_requests_on_one_connection_may_each_take_their_time(start_server: ServerFactory) -> None:
     server = start_server(request_seconds=2)
     async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:

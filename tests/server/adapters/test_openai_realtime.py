@@ -165,3 +165,11 @@ async def test_bad_messages_and_late_changes(server: RunningServer) -> None:
         assert "as before the first audio" in json.loads(await client.recv())["error"]["message"]
     async with connected(f"ws://127.0.0.1:{server.port}/v1/realtime?intent=conversation") as client:
         assert json.loads(await client.recv())["error"]["message"] == "intent=conversation: expected transcription"
+
+
+async def test_the_server_speaks_first_however_quick_the_client_is(server: RunningServer) -> None:
+    for _ in range(20):
+        async with connected(f"ws://127.0.0.1:{server.port}/v1/realtime?intent=transcription") as socket:
+            await socket.send('{"type": "session.update", "session": {"type": "transcription"}}')
+            heard = [json.loads(await asyncio.wait_for(socket.recv(), 60))["type"] for _ in range(2)]
+            assert heard == ["session.created", "session.updated"]
