@@ -94,7 +94,7 @@ class Connection:
                 if isinstance(result, Exception) and not isinstance(result, WebSocketDisconnect | TimeoutError | ElsewhereError):
                     logger.error("a connection failed", exc_info=result, extra={"session": self._live.name})
             if results[0] == ORDERLY:  # it said goodbye without a stop: its audio is worth the same
-                self._live.feed(End("stopped"))
+                self._feed(End("stopped"))
             self._hall.leave(self._live, self._attachment)
         if isinstance(results[0], ElsewhereError):
             await pass_on(self._websocket, self._hall, results[0].resume)
@@ -112,7 +112,12 @@ class Connection:
                 for item in self._dialect.incoming(frame):
                     await self._pass_on(item)
             except ProtocolError as problem:
-                self._live.feed(Invalid(problem.error))
+                self._feed(Invalid(problem.error))
+
+    def _feed(self, message: ClientMessage | Invalid | End) -> None:
+        """Unless another connection has taken the session: it went on from the byte before this, and will bring it again."""
+        if self._live.attachment is self._attachment:
+            self._live.feed(message)
 
     async def _pass_on(self, item: ClientMessage | Reply) -> None:
         if isinstance(item, Reply):
@@ -129,7 +134,7 @@ class Connection:
             fresh_attachment.end(ORDERLY)
             self._hall.leave(fresh, fresh_attachment)
             return
-        self._live.feed(item)
+        self._feed(item)
 
     async def _write(self) -> int:
         """Returns the code to close with."""

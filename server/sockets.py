@@ -110,6 +110,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             try:
                 await inner(scope, receive, send)
             finally:
+                if self.initial_response is not None:
+                    self.handshake_complete = True  # it was turned down in good order: uvicorn would log an error
                 if not self.disconnected:
                     self._for_goodbye.set(settings.send_seconds, self.transport)
 

@@ -80,7 +80,7 @@ async def test_a_stalled_engine_fails_its_sessions_instead_of_letting_them_hang(
     release.set()
 
 
-async def test_keys(start_server: ServerFactory) -> None:
+async def test_keys(start_server: ServerFactory, caplog: pytest.LogCaptureFixture) -> None:
     server = start_server(api_keys="right,other")
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"X-API-Key": "righ"}, {"X-API-Key": "röght"}):
         with pytest.raises(websockets.InvalidStatus) as refused:
@@ -95,6 +95,7 @@ async def test_keys(start_server: ServerFactory) -> None:
     page = await converse(server.stream_url, [Stop()], origin=server.url)
     assert page.code == 1008
     assert [message.code for message in page.messages if isinstance(message, Error)] == ["unauthorized"]
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []  # of ours, that is no error
 
 
 async def test_origins(start_server: ServerFactory) -> None:

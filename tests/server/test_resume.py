@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from collections.abc import Iterable
 
 import pytest
 from websockets.asyncio.client import ClientConnection
 
-from model import Recognizer
+from model import Event, Recognizer
 from server.codec import parse_server
 from server.messages import Closed, Error, Flush, Keepalive, Ready, Resume, ServerMessage, Stop
+from server.pump import Connection
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
 from tests.server.talk import Heard, assert_same, connected, hear, send
 
@@ -92,6 +95,47 @@ async def test_the_newer_connection_wins(server: RunningServer, recognizer: Reco
             assert lost.code == 4001
             await send(new, Stop())
             assert_same(await hear(new), recognizer.transcribe(samples))
+
+
+async def test_what_a_lost_connection_still_held_is_not_heard_twice(
+    start_server: ServerFactory, recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reader waits for room with a piece in its hands, which the client has every reason to send again."""
+    server = start_server(buffer_seconds=0.5)
+    release = threading.Event()
+    engine = server.hall.worker._engine
+    step, close = engine.step, Connection._close
+
+    def slow_step(streams: Iterable[int] | None = None) -> dict[int, list[Event]]:
+        release.wait(60)
+        return step(streams)
+
+    async def slow_close(self: Connection, code: int) -> None:
+        await asyncio.sleep(1)
+        await close(self, code)
+
+    monkeypatch.setattr(engine, "step", slow_step)
+    monkeypatch.setattr(Connection, "_close", slow_close)
+    samples = noise(3, seed=8)
+    data = pcm(samples)
+    async with connected(server.stream_url) as old:
+        for start in range(0, 96_000, 32_000):
+            await old.send(data[start : start + 32_000])
+        ready = await get(old)
+        assert isinstance(ready, Ready)
+        while server.hall._sessions[ready.session].session.bytes < 32_000:  # noqa: ASYNC110 (the server has a thread of its own)
+            await asyncio.sleep(0.01)
+        async with connected(f"{server.stream_url}?session={ready.session}") as new:
+            resumed = await get(new)
+            assert isinstance(resumed, Ready)
+            assert resumed.bytes == 32_000
+            release.set()
+            assert (await hear(old)).code == 4001
+            await new.send(data[resumed.bytes :])
+            await send(new, Stop())
+            heard = await hear(new)
+    assert_same(heard, recognizer.transcribe(samples))
+    assert heard.closed.bytes == len(data)
 
 
 async def test_an_unknown_session_is_told_so(server: RunningServer) -> None:
