@@ -9,9 +9,10 @@ from collections.abc import Callable
 from server.audio import RAW, RawDecoder
 from server.channel import Channel
 from server.containers import OUTPUT_RATE, ContainerDecoder
-from server.orders import AbandonStream, FinishStream, FlushStream, Hear, Meter, OpenStream, Order, Report
+from server.orders import AbandonStream, FinishStream, FlushDone, FlushStream, Hear, Meter, OpenStream, Order, Report
 from server.worker import Worker
 
+MOST_FLUSHES = 16  # under way at a time: each costs the engine as much as some tenths of a second of audio
 LONGEST_PATIENCE = 0.25  # seconds: how often to look at a decoder's pipe, which wakes nobody
 
 
@@ -27,6 +28,7 @@ class Line:
         self._channel: Channel | None = None
         self._raw: RawDecoder | None = None
         self._container: ContainerDecoder | None = None
+        self._flushes = 0  # under way
 
     def obey(self, order: Order) -> None:
         """Raises ProtocolError if the audio is not what it was said to be."""
@@ -39,6 +41,7 @@ class Line:
             case Hear(data):
                 self._hear(data)
             case FlushStream(name):
+                self._flushes += 1
                 (self._container or self._channel).flush(name)
             case FinishStream():
                 (self._container or self._channel).finish()
@@ -50,10 +53,10 @@ class Line:
     @property
     def is_full(self) -> bool:
         decoding = self._container.waiting_bytes if self._container is not None else 0
-        return self.meter.lag > self._buffer_seconds or decoding > self._buffer_bytes
+        return self.meter.lag > self._buffer_seconds or decoding > self._buffer_bytes or self._flushes >= MOST_FLUSHES
 
     async def room(self) -> None:
-        """Waits until more audio may come, or until nobody listens any more."""
+        """Waits until more audio or another flush may come, or until nobody listens any more."""
         while self.is_full and self._channel is not None and not self._channel.is_over:
             woken = asyncio.Event()
             self._channel.wake = woken.set
@@ -69,9 +72,13 @@ class Line:
             self._raw = RawDecoder(order.encoding, order.channels)
         else:
             options = dataclasses.replace(options, sample_rate=OUTPUT_RATE)
-        self._channel = self._worker.open(options, self._report, self.meter, self._buffer_seconds)
+        self._channel = self._worker.open(options, self._reported, self.meter, self._buffer_seconds)
         if self._raw is None:
             self._container = ContainerDecoder(order.encoding, self._channel)
+
+    def _reported(self, report: Report) -> None:
+        self._flushes -= isinstance(report, FlushDone)
+        self._report(report)
 
     def _hear(self, data: bytes) -> None:
         assert self._channel is not None

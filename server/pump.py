@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from server.codec import parse_control, parse_query, to_json
 from server.hall import RETRY_AFTER, FullError, Hall
 from server.live import Attachment, Live
-from server.messages import Audio, ClientMessage, Error, ProtocolError, Resume, ServerMessage
+from server.messages import Audio, ClientMessage, Error, Flush, ProtocolError, Resume, ServerMessage
 from server.orders import End, Invalid
 
 TRY_AGAIN_LATER = 1013
@@ -123,7 +123,7 @@ class Connection:
         if isinstance(item, Reply):
             await self._send(item.frame)
             return
-        if isinstance(item, Audio):
+        if isinstance(item, Audio | Flush):
             await self._live.line.room()  # meanwhile nothing is read, and the client's socket fills up
         if isinstance(item, Resume) and self._live.session.phase == "new":
             if self._hall.relay is not None and self._hall.relay.owner(item.session) is not None:

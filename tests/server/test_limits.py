@@ -10,15 +10,16 @@ import socket as sockets
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 import websockets
 
-from model import Recognizer, StreamOptions
+from model import Event, Recognizer, StreamOptions
 from server.containers import decode_file
-from server.messages import Error, Keepalive, Start, Stop
+from server.line import MOST_FLUSHES
+from server.messages import Error, Flush, Flushed, Keepalive, Start, Stop
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
 from tests.server.encode import encode
 from tests.server.talk import Heard, assert_same, chunks, connected, converse, hear, send
@@ -88,6 +89,32 @@ async def test_a_client_that_sends_too_fast_is_slowed_not_buffered(start_server:
         heard = await listening
     assert most < 1 + 2 * 6400 / 32_000
     assert_same(heard, recognizer.transcribe(samples))
+
+
+async def test_a_client_that_flushes_all_the_time_is_slowed(start_server: ServerFactory) -> None:
+    """A few bytes and a flush cost the engine as much as some tenths of a second, and hardly count as audio."""
+    server = start_server()
+    release = threading.Event()
+    engine = server.hall.worker._engine
+    step = engine.step
+
+    def slow_step(streams: Iterable[int] | None = None) -> dict[int, list[Event]]:
+        release.wait(60)
+        return step(streams)
+
+    engine.step = slow_step  # type: ignore[method-assign]
+    async with connected(server.stream_url) as socket:
+        listening = asyncio.create_task(hear(socket))
+        for number in range(100):
+            await socket.send(bytes(320))
+            await send(socket, Flush(str(number)))
+        await send(socket, Stop())
+        await eventually(lambda: [live.line.is_full for live in server.hall._sessions.values()] == [True])
+        (live,) = server.hall._sessions.values()
+        assert live.session.bytes == 320 * MOST_FLUSHES
+        release.set()
+        heard = await listening
+    assert [message.id for message in heard.messages if isinstance(message, Flushed)] == [str(number) for number in range(100)]
 
 
 async def test_a_client_that_never_reads_is_dropped(start_server: ServerFactory) -> None:
