@@ -14,7 +14,9 @@ def add_train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", required=True, metavar="DATA", help=f"what to learn from: {DATA}")
     parser.add_argument("--dev", nargs="+", default=[], metavar="DATA", help="what to evaluate on meanwhile")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder; a run that is there already goes on")
-    parser.add_argument("--start", type=Path, help="weights to begin with: a model folder, another run's folder or a checkpoint")
+    parser.add_argument(  # not --start, which torchrun would take for the beginning of an option of its own
+        "--from", dest="start", type=Path, help="weights to begin with: a model folder, another run's folder or a checkpoint"
+    )
     parser.add_argument("--cache", type=Path, help="where feature caches are kept; OUT/cache if not given")
     parser.add_argument("--limit-hours", type=positive, default=0.0, help="stop after so many hours; the next call goes on")
     parser.add_argument("--evaluate-steps", type=int, default=1000, help="evaluate every so many steps; 1000 if not given")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import soundfile
 import torch
+from torch.distributed.run import get_args_parser
 
 import monoscribe
 from model import Recognizer
@@ -19,6 +21,7 @@ from model.network import Network
 from tests.conftest import SMALL, babble, random_network
 from tests.training.conftest import TEXTS, TINY
 from training.cache import FeatureCache
+from training.flags import add_train_flags
 from training.measure import LAG, TAIL, last_sound
 from training.prepare import prepare
 from training.selftrain import Filter, Heard, geometric_mean
@@ -75,6 +78,17 @@ def talkative(tmp_path: Path) -> Path:
     return tmp_path / "talkative"
 
 
+def test_torchrun_hands_every_flag_on() -> None:
+    parser = argparse.ArgumentParser()
+    add_train_flags(parser)
+    flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--") and flag != "--help"]
+    assert "--out" in flags
+    for flag in flags:  # torchrun looks through all arguments for abbreviations of its own options
+        given = ["train", "default", flag, "value"]
+        found = get_args_parser().parse_args(["--nproc-per-node", "2", "-m", "monoscribe", *given])
+        assert found.training_script_args == given
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of tensorboard's own
 def test_train_goes_on_and_leaves_a_model(recordings: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -94,7 +108,7 @@ def test_train_goes_on_and_leaves_a_model(recordings: Path, recipe: Path, tmp_pa
     recipe.write_text(RECIPE.replace("steps = 6", "steps = 8"))
     (cached,) = (out / "cache").iterdir()
     built = (cached / "mels.f16").stat().st_mtime_ns
-    assert monoscribe.main([*arguments, "--start", str(tmp_path / "nothing")]) == 0  # a run that is there needs no start
+    assert monoscribe.main([*arguments, "--from", str(tmp_path / "nothing")]) == 0  # a run that is there needs no start
     assert torch.load(out / CHECKPOINT, weights_only=True)["step"] == 8
     assert (cached / "mels.f16").stat().st_mtime_ns == built
     assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()] == [6, 8]
