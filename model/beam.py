@@ -56,17 +56,20 @@ class BeamDecoder:
         self._state = self._hard.initial_state(1)
 
     def __call__(self, memory: Tensor, allowed: Tensor) -> list[Said]:
-        """Scans new entries (T, D), of which a symbol may be said only at `allowed` (T,); returns what is now certain."""
+        """Scans new entries (T, D), of which a symbol may be said only at `allowed` (T,); returns what is now certain.
+
+        A hypothesis that has ended keeps its score while those of the others only sink: if it is the best one, it stays so. The
+        search then says the end symbol, and nothing more until it starts anew.
+        """
         keys = self._hard.decoder.energy.keys(memory)
         windows = [window.rows(torch.tensor([0])).extended(memory[None]) for window in self._state.window]  # all share the entries
         final: list[Said] = []
         for entry in range(len(memory)):
-            if allowed[entry]:
+            if allowed[entry] and not self._best().ended:
                 span = slice(entry, entry + self._hard.width)
                 self._scan(memory[entry], keys[entry], [WindowState(w.recent[:, span], w.exists[:, span]) for w in windows])
-                final += [Said(0, entry, *symbol) for symbol in self._commit(self._common())]
-                if all(hypothesis.ended for hypothesis in self._hypotheses):  # none will go on: what follows is a new sequence
-                    final += [Said(0, entry, *symbol) for symbol in self.finish()]
+                best = self._best()
+                final += [Said(0, entry, *symbol) for symbol in self._commit(len(best.said) if best.ended else self._common())]
         same = torch.zeros(len(self._hypotheses), dtype=torch.long)
         last = tuple(window.last(self._hard.width - 1).rows(same) for window in windows)
         self._state = replace(self._state, window=last)

@@ -191,7 +191,10 @@ class Engine:
         return min(len(stream.pending) // self._block, stream.endpointer.entries_to_check())
 
     def _advance(self, names: list[int], entries: int) -> dict[int, list[Event]]:
-        """Advances the streams `names` by `entries` entries of the memory."""
+        """Advances the streams `names` by `entries` entries of the memory; one that says the end symbol, only to that entry.
+
+        What it heard behind that entry goes to the next segment, whose encoder has to begin there: it stays queued.
+        """
         streams = [self._streams[name] for name in names]
         rows = torch.tensor([stream.row for stream in streams])
         samples = clean(torch.from_numpy(np.stack([stream.pending[: entries * self._block] for stream in streams])))
@@ -200,11 +203,17 @@ class Engine:
         memory, encoder = self._network.encoder(frames, state.encoder)
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
         said, hard, beams = self._decode(streams, memory, loud, state.hard)
+        ends = {each.row: each.entry + 1 for each in said if each.symbol == self._network.symbols.end}
+        for row, taken in ends.items():
+            if taken < entries:
+                index = torch.tensor([row])
+                heard = samples[row : row + 1, : taken * self._block]
+                features.put(index, self._network.features(heard, state.features.rows(index))[-1])
 
-        for stream, beam in zip(streams, beams, strict=True):  # from here on nothing fails, so that a failed step changes nothing
-            stream.drop(entries * self._block)
-            stream.beam = beam
-        events, restart = self._tell(names, said, loud)
+        for row, stream in enumerate(streams):  # from here on nothing fails, so that a failed step changes nothing
+            stream.drop(ends.get(row, entries) * self._block)
+            stream.beam = beams[row]
+        events, restart = self._tell(names, said, loud, ends)
         if restart:  # what the normaliser learnt of the speaker and the room stays
             again = torch.tensor(restart)
             encoder = encoder.with_rows(again, self._fresh.encoder.rows(torch.zeros_like(again)))
@@ -225,8 +234,8 @@ class Engine:
                 said += [each._replace(row=row) for each in beam(memory[row], allowed[row])]
         return said, state, beams
 
-    def _tell(self, names: list[int], said: list[Said], loud: Tensor) -> tuple[list[list[Event]], list[int]]:
-        """The events of each stream after new entries, and the rows that start anew."""
+    def _tell(self, names: list[int], said: list[Said], loud: Tensor, ends: dict[int, int]) -> tuple[list[list[Event]], list[int]]:
+        """The events of each stream after new entries, and the rows that start anew. `ends`: how many entries an ended row took."""
         streams = [self._streams[name] for name in names]
         events: list[list[Event]] = [[] for _ in streams]
         said_at: list[list[int]] = [[] for _ in streams]
@@ -236,10 +245,11 @@ class Engine:
             said_at[each.row] += [each.entry] * len(new)
         restart = []
         for row, (stream, louds) in enumerate(zip(streams, loud.tolist(), strict=True)):
-            stream.entries += len(louds)
-            stream.endpointer.advance(louds, said_at[row])
+            taken = ends.get(row, len(louds))
+            stream.entries += taken
+            stream.endpointer.advance(louds[:taken], said_at[row])
             flushed = stream.ending and len(stream.pending) < self._block
-            if flushed or stream.endpointer.is_endpoint():
+            if flushed or row in ends or stream.endpointer.is_endpoint():
                 events[row] += self._end_segment(stream)
                 restart.append(row)
             if flushed:
@@ -248,9 +258,6 @@ class Engine:
 
     def _write(self, stream: _Stream, said: Said) -> list[Event]:
         """The events of a symbol. The stream's count of entries is still that of the chunk's beginning."""
-        if said.symbol == self._network.symbols.end:
-            segment = stream.writer.close()
-            return [segment] if segment else []
         samples = stream.origin + (stream.entries + said.entry + 1) * self._block
         time = min(stream.received, samples) / SAMPLE_RATE
         emission = stream.writer.say(said.symbol, time, round(said.probability, 4))

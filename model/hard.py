@@ -76,14 +76,14 @@ class HardDecoder:
     def __call__(self, memory: Tensor, allowed: Tensor, state: HardState) -> tuple[list[Said], HardState]:
         """Scans the new entries (B, T, D); a stream may say something only where `allowed` (B, T).
 
-        A stream that says the end symbol starts a new sequence with the next symbol.
+        A stream that has said the end symbol says nothing more: a new sequence begins with a new state.
         """
         state = state.copy()
         keys = self.decoder.energy.keys(memory)  # (B, T, hidden)
         windows = [window.extended(memory) for window in state.window]
         said: list[Said] = []
         for entry in range(memory.shape[1]):
-            rows = allowed[:, entry].nonzero()[:, 0]
+            rows = (allowed[:, entry] & (state.symbol != self.symbols.end)).nonzero()[:, 0]
             for _ in range(self.decoder.symbols_per_entry):
                 if len(rows) == 0:
                     break
@@ -99,10 +99,8 @@ class HardDecoder:
                     context = self.decoder.chunk_context(part.decoder.hidden, window.recent[rows, span], window.exists[rows, span])
                 part, probability = self.say(part, context)
                 said += map(Said, rows.tolist(), [entry] * len(rows), part.symbol.tolist(), probability.tolist())
-                ended = (part.symbol == self.symbols.end).nonzero()[:, 0]
-                if len(ended):
-                    part.put(ended, self.initial_state(len(ended)))
                 state.put(rows, part)
+                rows = rows[part.symbol != self.symbols.end]
         return said, replace(state, window=tuple(window.last(self.width - 1) for window in windows))
 
     def say(self, state: HardState, context: Tensor) -> tuple[HardState, Tensor]:

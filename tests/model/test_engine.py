@@ -11,8 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import EndpointConfig, Engine, Event, Recognizer, StreamOptions
+from model import EndpointConfig, Engine, Event, Recognizer, Segment, StreamOptions
 from model.engine import LONGEST_ADVANCE
+from model.features import PRIOR_FRAMES
 from tests.conftest import SMALL, babble, random_network
 from tests.model.test_recognizer import run, same
 
@@ -36,9 +37,14 @@ def drain(engine: Engine) -> dict[int, list[Event]]:
         ),
         min_size=2,
         max_size=6,
-    )
+    ),
+    ends=st.booleans(),
 )
-def test_a_stream_in_a_batch_is_a_stream_alone(recognizer: Recognizer, plans: list[tuple[int, int, int, int, bool]]) -> None:
+def test_a_stream_in_a_batch_is_a_stream_alone(
+    recognizer: Recognizer, ending: Recognizer, plans: list[tuple[int, int, int, int, bool]], ends: bool
+) -> None:
+    if ends:
+        recognizer = ending
     engine = recognizer.batch()
     events: dict[int, list[Event]] = defaultdict(list)
     streams: dict[int, int] = {}
@@ -115,16 +121,38 @@ def test_a_flush_leaves_nothing_behind(skips: tuple[int, ...]) -> None:
         assert engine.pending(stream) == 0
 
 
+def is_fresh(engine: Engine, stream: int) -> bool:
+    """Whether encoder and decoder of a stream are as they begin."""
+    row, recognizer = engine._streams[stream].row, engine._state
+    found = (recognizer.encoder.lstms[0].hidden, recognizer.encoder.convs[0].last, recognizer.hard.decoder.hidden)
+    return not any(tensor[row].any() for tensor in found) and int(recognizer.hard.symbol[row]) == 0
+
+
 def test_an_endpoint_starts_encoder_and_decoder_anew(recognizer: Recognizer) -> None:
     engine = recognizer.batch()
-    streams = [engine.open(StreamOptions(endpoint=EndpointConfig(impatience=0.5, longest=longest))) for longest in (1.0, 2.0)]
-    for stream in streams:
+    cut, going_on = [engine.open(StreamOptions(endpoint=EndpointConfig(impatience=0.5, longest=longest))) for longest in (1.0, 2.0)]
+    for stream in (cut, going_on):
         engine.accept(stream, babble(1.0))
-    assert drain(engine)[streams[0]]
-    cut, going_on = [engine._streams[stream].row for stream in streams]
-    for tensor in (engine._state.encoder.lstms[0].hidden, engine._state.hard.decoder.hidden):
-        assert not tensor[cut].any()
-        assert tensor[going_on].any()
+    assert drain(engine)[cut]
+    assert is_fresh(engine, cut)
+    assert not is_fresh(engine, going_on)
+
+
+def test_the_end_symbol_closes_the_segment_and_starts_anew(ending: Recognizer) -> None:
+    """With the very next entry, however many came at once, see above. What the normaliser has learnt stays."""
+    engine = ending.batch()
+    stream = engine.open()
+    closed = 0
+    for entry in np.split(babble(4.0, 3), 100):
+        engine.accept(stream, entry)
+        events = engine.step().get(stream, [])
+        if any(isinstance(event, Segment) for event in events):
+            closed += 1
+            assert is_fresh(engine, stream)
+            assert engine._state.features.count[engine._streams[stream].row] > PRIOR_FRAMES
+        elif events:
+            assert not is_fresh(engine, stream)
+    assert closed > 3
 
 
 def test_memory_of_a_stream_is_constant(recognizer: Recognizer) -> None:

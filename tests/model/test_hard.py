@@ -60,6 +60,7 @@ def test_at_most_one_energy_per_entry_and_symbol(network: Network) -> None:
 
 def test_entries_only_rise_and_are_bounded(any_network: Network) -> None:
     eager = random_network(replace(SMALL, attention=replace(SMALL.attention, initial_bias=100.0)))
+    eager.decoder.output.bias[eager.symbols.end] = -50.0
     most = eager.config.decoder.max_symbols_per_entry
     for network in (any_network, eager):
         decoder = HardDecoder(network.decoder, network.symbols)
@@ -104,17 +105,14 @@ def test_decoders_do_not_depend_on_padding(network: Network, name: str) -> None:
         assert alone[0][:most] == together[row][:most]
 
 
-def test_the_end_symbol_starts_a_new_sequence() -> None:
+def test_nothing_is_said_after_the_end_symbol() -> None:
     network = random_network()
     with torch.no_grad():
         network.decoder.output.bias[network.symbols.end] = 100.0
     decoder = HardDecoder(network.decoder, network.symbols)
     said, state = decoder(memory(), everywhere(), decoder.initial_state(3))
-    assert {each.symbol for each in said} == {network.symbols.end}
-    fresh = decoder.initial_state(3)
-    assert torch.equal(state.symbol, fresh.symbol)
-    assert torch.equal(state.query, fresh.query)
-    assert torch.equal(state.decoder.hidden, fresh.decoder.hidden)
+    assert [(each.row, each.symbol) for each in sorted(said)] == [(row, network.symbols.end) for row in range(3)]
+    assert decoder(memory(), everywhere(), state)[0] == []
 
 
 def test_beam_of_one_is_greedy(any_network: Network) -> None:
@@ -162,31 +160,43 @@ def test_beam_chunked_equals_whole(any_network: Network, sizes: list[int], seed:
     assert beam_decode(any_network, memory(seed=seed)[0], BeamConfig(width=3)) == until_end(whole, any_network.symbols.end)
 
 
-def test_after_the_end_symbol_the_search_starts_anew() -> None:
-    """A network that is quick to end says one sequence after the other, wherever the chunks are cut."""
-    network = random_network(replace(SMALL, decoder=replace(SMALL.decoder, max_symbols_per_entry=1)))
-    with torch.no_grad():
-        network.decoder.output.bias[network.symbols.end] = 4.0
-    found = []
-    for size in (ENTRIES, 5, 1):
-        search, symbols = BeamDecoder(network, BeamConfig(width=3)), []
-        for chunk in memory()[0].split(size):
-            symbols += [each.symbol for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
-        found.append(symbols + [symbol for symbol, _ in search.finish()])
-    assert found[0].count(network.symbols.end) > 1
-    assert found[0] == found[1] == found[2]
+def ending_network(bias: float, seed: int) -> Network:
+    network = random_network(seed=seed)
+    network.decoder.output.bias[network.symbols.end] = bias
+    return network
 
 
-def test_a_beam_whose_hypotheses_have_all_ended_goes_on() -> None:
-    """Hypotheses that end with different texts agree on nothing, and yet what comes after them is heard."""
-    for seed in range(5):
-        network = random_network(seed=seed)
-        with torch.no_grad():
-            network.decoder.output.bias[network.symbols.end] = 1.5
-        search = BeamDecoder(network, BeamConfig(width=8))
-        for entry in memory(seed=seed)[0]:
-            search(entry[None], torch.ones(1, dtype=torch.bool))
-            assert not all(hypothesis.ended for hypothesis in search._hypotheses)
+@given(sizes=chunk_sizes(ENTRIES), case=st.sampled_from([(1.0, 0), (1.0, 2), (1.5, 2), (4.0, 1)]))
+def test_a_search_ends_once_wherever_the_chunks_are_cut(sizes: list[int], case: tuple[float, int]) -> None:
+    """Hypotheses that end with different texts agree on nothing, and yet the end is said, and nothing after it."""
+    network, seed = ending_network(*case), case[1]
+
+    def said(sizes: list[int]) -> list[tuple[int, int]]:
+        search, found, first = BeamDecoder(network, BeamConfig(width=8)), [], 0
+        for chunk in split(memory(seed=seed)[0], sizes, dim=0):
+            found += [(each.entry + first, each.symbol) for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+            first += len(chunk)
+        assert search.finish() == []
+        return found
+
+    symbols = [symbol for _, symbol in said([ENTRIES])]
+    assert symbols.index(network.symbols.end) == len(symbols) - 1
+    assert said(sizes) == said([ENTRIES])
+
+
+def test_the_end_is_said_as_soon_as_no_other_hypothesis_can_win() -> None:
+    """Going on after the best hypothesis has ended changes nothing: scores only sink."""
+    network = ending_network(1.0, seed=2)
+    entries = memory(seed=2)[0]
+    for width in (2, 8):
+        search = BeamDecoder(network, BeamConfig(width))
+        said = [each.symbol for each in search(entries, torch.ones(len(entries), dtype=torch.bool))]
+        exhausted = BeamDecoder(network, BeamConfig(width))
+        keys = network.decoder.energy.keys(entries)
+        for entry in range(len(entries)):
+            exhausted._scan(entries[entry], keys[entry], [])
+        assert all(hypothesis.ended for hypothesis in exhausted._hypotheses)
+        assert said == [symbol for symbol, _ in exhausted.finish()]
 
 
 @pytest.mark.parametrize("width", [0, 99, 2.5])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,18 @@ def test_chunking_changes_nothing_with_a_beam(recognizer: Recognizer, cuts: list
     assert same(run(recognizer, samples, cuts, options), whole)
 
 
-def test_emissions_make_up_the_segments(recognizer: Recognizer) -> None:
-    for beam in (1, 3):
-        events = run(recognizer, babble(10.0, 1), [], StreamOptions(beam=beam))
+@given(cuts=cut_points(), seed=st.integers(0, 3), beam=st.sampled_from([1, 3]))
+def test_chunking_changes_nothing_where_the_end_symbol_is_said(ending: Recognizer, cuts: list[int], seed: int, beam: int) -> None:
+    options, samples = StreamOptions(beam=beam), babble(SECONDS, seed)
+    whole = run(ending, samples, [], options)
+    assert sum(isinstance(event, Segment) for event in whole) > 2
+    assert same(run(ending, samples, cuts, options), whole)
+    assert same(run(ending, samples, list(range(0, len(samples), 640)), options), whole)  # each entry alone
+
+
+def test_emissions_make_up_the_segments(recognizer: Recognizer, ending: Recognizer) -> None:
+    for speaker, beam in product((recognizer, ending), (1, 3)):
+        events = run(speaker, babble(10.0, 1), [], StreamOptions(beam=beam))
         written, last = "", 0.0
         for event in events:
             if isinstance(event, Emission):
