@@ -75,6 +75,13 @@ class BeamDecoder:
         self._state = replace(self._state, window=last)
         return final
 
+    def go_beyond(self, most: int) -> None:
+        """Past the last entry: goes on with an empty context until the best hypothesis has ended, or holds `most` symbols."""
+        empty = self._state.decoder.hidden.new_zeros(self._hard.memory_size)
+        while not self._best().ended and len(self._best().said) < most:
+            going_on = [row for row, hypothesis in enumerate(self._hypotheses) if not hypothesis.ended]
+            self._branch(torch.tensor(going_on), empty, [])
+
     def finish(self) -> list[Symbol]:
         """What the best hypothesis says beyond what was certain. The search then starts anew."""
         rest = self._commit(len(self._best().said))
@@ -163,6 +170,8 @@ def _keep_better(
 def beam_decode(network: Network, memory: Tensor, config: BeamConfig) -> list[int]:
     """The symbols of one whole memory (T, D), the end symbol left out."""
     decoder = BeamDecoder(network, config)
-    said = decoder(memory, torch.ones(len(memory), dtype=torch.bool))
-    symbols = [each.symbol for each in said] + [symbol for symbol, _ in decoder.finish()]
+    symbols = [each.symbol for each in decoder(memory, torch.ones(len(memory), dtype=torch.bool))]
+    if network.config.attention.beyond:
+        decoder.go_beyond(len(memory) - len(symbols))
+    symbols += [symbol for symbol, _ in decoder.finish()]
     return symbols[: symbols.index(network.symbols.end)] if network.symbols.end in symbols else symbols

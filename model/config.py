@@ -87,6 +87,7 @@ class AttentionConfig:
     threshold: float = 0.5
     chunk: int = 1  # entries that the context covers, up to the chosen one; 1 is the paper's
     strict: bool = False  # no entry is chosen twice: the scan goes on after the chosen entry, not at it as in the paper
+    beyond: bool = False  # past the last entry, a whole memory goes on with an empty context until the end symbol, as in the paper
 
     def __post_init__(self) -> None:
         expect("hidden", self.hidden, 1, LARGEST)
@@ -100,6 +101,7 @@ class DecoderConfig:
     lstm_units: int = 256
     init_scale: float = 0.1
     embedding_scale: float = 1.0
+    output_context: bool = True  # the output layer sees the context, too; otherwise the LSTM alone
     max_symbols_per_entry: int = 4  # a bound, so that no input can make the hard process loop
 
     def __post_init__(self) -> None:
@@ -118,7 +120,7 @@ class ModelConfig:
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
 
 
-WSJ = ModelConfig()
+WSJ = ModelConfig(attention=AttentionConfig(beyond=True))
 TIMIT = ModelConfig(
     features=FeatureConfig(mel_bins=40, energy=True),
     encoder=EncoderConfig(
@@ -130,8 +132,8 @@ TIMIT = ModelConfig(
         init="uniform",
         init_scale=0.075,
     ),
-    attention=AttentionConfig(hidden=512, initial_bias=-1.0),
-    decoder=DecoderConfig(embedding=30, init_scale=0.075, embedding_scale=(3 / 30) ** 0.5),
+    attention=AttentionConfig(hidden=512, initial_bias=-1.0, beyond=True),
+    decoder=DecoderConfig(embedding=30, init_scale=0.075, embedding_scale=(3 / 30) ** 0.5, output_context=False),
 )
 
 Config = TypeVar("Config")

@@ -35,12 +35,16 @@ class Decoder(nn.Module):
         self.attention = attention
         self.embedding = nn.Embedding(symbols, config.embedding)
         self.lstm = nn.LSTM(config.embedding + memory_size, config.lstm_units, batch_first=True)
-        self.output = nn.Linear(memory_size + config.lstm_units, symbols)
+        self.output = nn.Linear(config.lstm_units + (memory_size if config.output_context else 0), symbols)
         self.energy = make_energy(attention, config.lstm_units, memory_size, attention.initial_bias)
         self.chunk_energy = make_energy(attention, config.lstm_units, memory_size, 0.0) if attention.chunk > 1 else None
         for part in (self.lstm, self.output, *self.energy.children(), *(self.chunk_energy.children() if self.chunk_energy else ())):
             initialize(part, "uniform", config.init_scale)
         nn.init.uniform_(self.embedding.weight, -config.embedding_scale, config.embedding_scale)
+        # A first state of zero has the same bilinear energy with every entry, r: if that is negative, nothing is ever said.
+        self.first_hidden = None
+        if attention.energy == "bilinear":
+            self.first_hidden = nn.Parameter(torch.empty(config.lstm_units).uniform_(-config.init_scale, config.init_scale))
 
     @property
     def symbols_per_entry(self) -> int:
@@ -48,14 +52,19 @@ class Decoder(nn.Module):
         return 1 if self.attention.strict else self.config.max_symbols_per_entry
 
     def initial_state(self, streams: int) -> DecoderState:
-        weight = self.embedding.weight
-        return DecoderState(weight.new_zeros(streams, self.config.lstm_units), weight.new_zeros(streams, self.config.lstm_units))
+        zeros = self.embedding.weight.new_zeros(streams, self.config.lstm_units)
+        return DecoderState(zeros.clone() if self.first_hidden is None else zeros + self.first_hidden, zeros)
 
     def step(self, symbols: Tensor, context: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Last symbols (B,) and context (B, D) -> logits (B, symbols) of the next ones."""
         x = torch.cat([self.embedding(symbols), context], dim=1)
         hidden, cell = torch.lstm_cell(x, (state.hidden, state.cell), *self.lstm.all_weights[0])
-        return self.output(torch.cat([context, hidden], dim=1)), DecoderState(hidden, cell)
+        return self._logits(context, hidden), DecoderState(hidden, cell)
+
+    def _logits(self, context: Tensor, hidden: Tensor) -> Tensor:
+        """Contexts (..., D) and the LSTM's outputs (..., units) -> (..., symbols)."""
+        logits: Tensor = self.output(torch.cat([context, hidden], dim=-1) if self.config.output_context else hidden)
+        return logits
 
     def chunk_context(self, hidden: Tensor, entries: Tensor, valid: Tensor) -> Tensor:
         """Context (B, D) of hard chunkwise attention over the last entries (B, width, D), of which `valid` (B, width) exist."""
@@ -107,6 +116,6 @@ class Decoder(nn.Module):
         if self.attention.chunk > 1:
             raise ValueError(f"attention.chunk={self.attention.chunk}: forced attention expects 1")
         context = memory.gather(1, positions[..., None].expand(-1, -1, memory.shape[2]))
-        hidden, _ = self.lstm(torch.cat([self.embedding(labels), context], dim=2))
-        before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :-1]], dim=1)
-        return self.output(torch.cat([context, hidden], dim=2)), before
+        first = self.initial_state(len(memory))
+        hidden, _ = self.lstm(torch.cat([self.embedding(labels), context], dim=2), (first.hidden[None], first.cell[None]))
+        return self._logits(context, hidden), torch.cat([first.hidden[:, None], hidden[:, :-1]], dim=1)

@@ -57,14 +57,14 @@ class HardDecoder:
     def __init__(self, decoder: Decoder, symbols: SymbolTable) -> None:
         self.decoder = decoder
         self.symbols = symbols
+        self.memory_size = decoder.lstm.input_size - decoder.config.embedding
         self.width = decoder.attention.chunk
         self.least_energy = math.log(decoder.attention.threshold / (1 - decoder.attention.threshold))
         self.energies_evaluated = 0
 
     def initial_state(self, streams: int) -> HardState:
         state = self.decoder.initial_state(streams)
-        memory_size = self.decoder.lstm.input_size - self.decoder.config.embedding
-        recent = state.hidden.new_zeros(streams, self.width - 1, memory_size)
+        recent = state.hidden.new_zeros(streams, self.width - 1, self.memory_size)
         exists = torch.zeros(streams, self.width - 1, dtype=torch.bool)
         return HardState(
             decoder=state,

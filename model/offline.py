@@ -1,6 +1,11 @@
 """Decoding of whole memories, for measuring: hard and soft monotonic attention, softmax attention, CTC.
 
 Each function takes a network, a memory (B, T, D) and lengths (B,) in entries, and returns the symbols of each utterance.
+
+In the paper an output step that finds no entry gets an empty context, and steps go on until the end symbol. A model trained in
+expectation knows such steps, and `attention.beyond` says so; here they are bounded to one symbol per entry in all. A live stream
+does without: what comes with an empty context has no sound behind it and no time, an endpoint is not the end of the audio, and
+the silence that ends every stream (`FLUSH_FRAMES`) gives the last symbols entries to be said at.
 """
 
 from __future__ import annotations
@@ -35,13 +40,20 @@ def ctc(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
 
 
 def hard(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
-    """The hard process, greedy: what a live stream says."""
-    decoder = HardDecoder(network.decoder, network.symbols)
-    said, _ = decoder(memory, existing(memory, lengths), decoder.initial_state(len(memory)))
+    """The hard process, greedy: what a live stream says, and beyond the last entry if the model's config says so."""
+    decoder, end = HardDecoder(network.decoder, network.symbols), network.symbols.end
+    said, state = decoder(memory, existing(memory, lengths), decoder.initial_state(len(memory)))
     decoded: list[list[int]] = [[] for _ in memory]
     for row, _, symbol, _ in said:
         decoded[row].append(symbol)
-    return [until_end(symbols, network.symbols.end) for symbols in decoded]
+    unfinished = list(range(len(memory))) if network.config.attention.beyond else []
+    while unfinished := [row for row in unfinished if decoded[row][-1:] != [end] and len(decoded[row]) < lengths[row]]:
+        rows = torch.tensor(unfinished)
+        part, _ = decoder.say(state.rows(rows), memory.new_zeros(len(rows), memory.shape[2]))
+        state = state.with_rows(rows, part)
+        for row, symbol in zip(unfinished, part.symbol.tolist(), strict=True):
+            decoded[row].append(symbol)
+    return [until_end(symbols, end) for symbols in decoded]
 
 
 def beam(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:

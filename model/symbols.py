@@ -36,22 +36,24 @@ class SymbolTable:
         self.blank = self.start  # of the CTC head
         self._index = {symbol: index for index, symbol in enumerate(symbols)}
         self._written = tuple("" if symbol in MARKERS else symbol for symbol in symbols)
+        phones = SPACE not in symbols and any(len(text) > 1 for text in self._written)
+        self.joint = SPACE if phones else ""  # what stands between two written symbols
 
     def __len__(self) -> int:
         return len(self.symbols)
 
     def encode(self, text: str) -> list[int]:
-        """Indices of the characters of `text`; one that is no symbol becomes `<unk>`."""
+        """Indices of the characters of `text`, or of its words if each is a symbol; what is no symbol becomes `<unk>`."""
         unknown = self._index.get(UNKNOWN)
-        indices = [self._index.get(character, unknown) for character in text]
+        indices = [self._index.get(piece, unknown) for piece in (text.split() if self.joint else text)]
         if None in indices:
-            raise ValueError(f"text={text!r}: expected only characters of {''.join(self._written)!r}")
+            raise ValueError(f"text={text!r}: expected only {self.joint.join(filter(None, self._written))!r}")
         return [index for index in indices if index is not None]
 
     def decode(self, indices: list[int]) -> str:
         """The written text of `indices`; markers are left out."""
-        return "".join(self._written[index] for index in indices)
+        return self.joint.join(filter(None, (self._written[index] for index in indices)))
 
     def written(self, index: int) -> str:
-        """What symbol `index` adds to the text: one character, or nothing for a marker."""
+        """What symbol `index` adds to the text: a character or a phone, or nothing for a marker."""
         return self._written[index]

@@ -29,12 +29,12 @@ class Writer:
         if not text:
             return None
         emission = Emission(text, time, probability)
-        if self._space or not self._words:
+        apart = bool(self._words) and (self._space or bool(self._symbols.joint))
+        if apart or not self._words:
             self._words.append([])
         self._words[-1].append(emission)
-        appended = Emission(SPACE + text, time, probability) if self._space else emission
         self._space = False
-        return appended
+        return Emission(SPACE + text, time, probability) if apart else emission
 
     def close(self) -> Segment | None:
         """Ends the segment; None if nothing was said."""

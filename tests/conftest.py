@@ -41,11 +41,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def random_network(config: ModelConfig = SMALL, seed: int = 0) -> Network:
+def random_network(config: ModelConfig = SMALL, seed: int = 0, symbols: SymbolTable | None = None) -> Network:
     """A network that says something about most sounds, and waits at others."""
     generator_state = torch.get_rng_state()
     torch.manual_seed(seed)
-    network = Network(config, SymbolTable())
+    network = Network(config, symbols or SymbolTable())
     network.features.prior_mean.fill_(-4.0)
     network.features.prior_deviation.fill_(2.0)
     with torch.no_grad():

@@ -90,10 +90,10 @@ class Phones:
         unknown = [phone for phone in phones if phone not in PHONES]
         if unknown:
             raise ValueError(f"phone={unknown[0]!r}: expected one of {' '.join(PHONES)}")
-        return [self.table.symbols.index(phone) for phone in phones]
+        return self.table.encode(" ".join(phones))
 
     def decode(self, symbols: list[int]) -> str:
-        return self.reference(" ".join(self.table.symbols[symbol] for symbol in symbols))
+        return self.reference(self.table.decode(symbols))
 
     def reference(self, text: str) -> str:
         return " ".join(FOLDING.get(phone, phone) for phone in text.split() if phone not in (IGNORED_PHONE, *MARKERS))

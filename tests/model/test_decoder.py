@@ -6,7 +6,8 @@ from typing import Literal
 import pytest
 import torch
 
-from model.config import WSJ
+from model.config import TIMIT, WSJ, ModelConfig
+from model.hard import HardDecoder
 from model.network import Network
 from model.symbols import SymbolTable
 from tests.conftest import SMALL, random_network
@@ -20,8 +21,40 @@ def test_sizes_are_the_papers() -> None:
     assert max(weight.abs().max() for weight in decoder.lstm.parameters()) <= 0.1
 
 
-def test_forced_is_step_by_step(network: Network) -> None:
-    decoder, memory = network.decoder, torch.randn(2, 9, SMALL.encoder.output_size)
+def test_timits_output_layer_sees_the_lstm_alone() -> None:
+    """The paper: "a single unidirectional LSTM layer with 256 units, fed directly into the output softmax layer"."""
+    assert Network(TIMIT, SymbolTable()).decoder.output.in_features == 256
+    assert Network(WSJ, SymbolTable()).decoder.output.in_features == 256 + 256
+
+
+BILINEAR = replace(SMALL, attention=replace(SMALL.attention, energy="bilinear", initial_bias=-2.0))
+BARE = replace(SMALL, decoder=replace(SMALL.decoder, output_context=False))
+
+
+def test_the_bilinear_energy_learns_where_to_start() -> None:
+    """The paper's r is -2 there. With a first state of zero no energy would ever rise above it."""
+    network = random_network(BILINEAR)
+    memory = torch.randn(1, 9, SMALL.encoder.output_size, generator=torch.Generator().manual_seed(0))
+    first, wanted = network.decoder.first_hidden, torch.arange(9) == 4
+    assert first is not None
+    first.requires_grad_()
+    optimizer = torch.optim.SGD([first], lr=0.1)
+    for _ in range(50):
+        state = network.decoder.initial_state(1)
+        energies = network.decoder.energy(network.decoder.energy.query(state.hidden)[:, None], network.decoder.energy.keys(memory))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(energies[0], wanted.float())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    decoder = HardDecoder(network.decoder, network.symbols)
+    with torch.no_grad():
+        said, _ = decoder(memory, torch.ones(1, 9, dtype=torch.bool), decoder.initial_state(1))
+    assert said[0].entry == 4
+
+
+@pytest.mark.parametrize("config", [SMALL, BILINEAR, BARE], ids=["additive", "bilinear", "output without context"])
+def test_forced_is_step_by_step(config: ModelConfig) -> None:
+    decoder, memory = random_network(config).decoder, torch.randn(2, 9, SMALL.encoder.output_size)
     labels, positions = torch.randint(1, 49, (2, 4)), torch.tensor([[0, 2, 2, 8], [1, 3, 4, 5]])
     logits, before = decoder.forced(memory, labels, positions)
     state = decoder.initial_state(2)

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from model import Recognizer
 from model.beam import BeamConfig, BeamDecoder, beam_decode
+from model.config import AttentionConfig
 from model.hard import HardDecoder
 from model.network import Network
 from model.offline import DECODERS, hard, soft, until_end
-from tests.conftest import SMALL, random_network
+from tests.conftest import SMALL, babble, random_network
 from tests.model.chunks import chunk_sizes, split
 
 ENTRIES = 24
@@ -82,17 +84,44 @@ def test_nothing_is_said_where_it_is_not_allowed(network: Network) -> None:
     assert min(each.entry for each in said if each.row == 2) >= ENTRIES // 2
 
 
-def test_hard_is_soft_where_every_decision_is_certain() -> None:
-    """With energies far from zero, the process in expectation and the hard one are the same."""
-    network = random_network(replace(SMALL, decoder=replace(SMALL.decoder, max_symbols_per_entry=100)))
-    with torch.no_grad():
-        network.decoder.energy.scale.fill_(1e6)
+def certain_network(attention: AttentionConfig) -> Network:
+    """Its energies are far from zero."""
+    network = random_network(replace(SMALL, attention=attention, decoder=replace(SMALL.decoder, max_symbols_per_entry=100)))
+    network.decoder.energy.scale.fill_(1e6)
+    return network
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_hard_is_soft_where_every_decision_is_certain(strict: bool) -> None:
+    network = certain_network(replace(SMALL.attention, strict=strict))
     lengths = torch.full((3,), ENTRIES)
     certain = hard(network, memory(), lengths)
     assert max(map(len, certain)) > 2
     for found, expected in zip(soft(network, memory(), lengths), certain, strict=True):
         compared = min(len(expected), 100)  # past the last entry, the soft one goes on with an empty context
         assert found[:compared] == expected[:compared]
+
+
+def test_hard_is_soft_past_the_last_entry_too() -> None:
+    attention = replace(SMALL.attention, strict=True)
+    here, beyond = certain_network(attention), certain_network(replace(attention, beyond=True))
+    lengths = torch.full((3,), ENTRIES)
+    said = hard(beyond, memory(), lengths)
+    assert all(len(more) > len(less) for more, less in zip(said, hard(here, memory(), lengths), strict=True))
+    assert said == [symbols[: len(expected)] for symbols, expected in zip(soft(beyond, memory(), lengths), said, strict=True)]
+
+
+def test_what_goes_beyond_the_last_entry_ends() -> None:
+    """With the end symbol, or after as many symbols as there are entries. A live stream says nothing of it."""
+    network = random_network(replace(SMALL, attention=replace(SMALL.attention, initial_bias=-100.0, beyond=True)))
+    end, lengths = network.symbols.end, torch.tensor([ENTRIES, 7, 1])
+    decoders = (hard, lambda *of: [beam_decode(network, row[:n], BeamConfig(3)) for row, n in zip(of[1], of[2], strict=True)])
+    for decode in decoders:
+        network.decoder.output.bias[end] = -50.0
+        assert [len(symbols) for symbols in decode(network, memory(), lengths)] == lengths.tolist()
+        network.decoder.output.bias[end] = 50.0
+        assert decode(network, memory(), lengths) == [[], [], []]
+    assert Recognizer(network).transcribe(babble(1.0)).text == ""
 
 
 @pytest.mark.parametrize("name", sorted(DECODERS))
@@ -115,10 +144,13 @@ def test_nothing_is_said_after_the_end_symbol() -> None:
     assert decoder(memory(), everywhere(), state)[0] == []
 
 
-def test_beam_of_one_is_greedy(any_network: Network) -> None:
+@pytest.mark.parametrize("beyond", [False, True])
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_beam_of_one_is_greedy(chunk: int, beyond: bool) -> None:
+    network = random_network(replace(SMALL, attention=replace(SMALL.attention, chunk=chunk, beyond=beyond, strict=beyond)))
     lengths = torch.full((3,), ENTRIES)
-    for row, expected in enumerate(hard(any_network, memory(), lengths)):
-        assert beam_decode(any_network, memory()[row], BeamConfig(width=1)) == expected
+    for row, expected in enumerate(hard(network, memory(), lengths)):
+        assert beam_decode(network, memory()[row], BeamConfig(width=1)) == expected
 
 
 def score(network: Network, symbols: list[int], entries: Tensor) -> float:

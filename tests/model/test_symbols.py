@@ -27,3 +27,12 @@ def test_what_is_no_symbol_is_unknown() -> None:
     assert table.symbols[table.encode("ß")[0]] == "<unk>"
     with pytest.raises(ValueError, match="text='ß'"):
         SymbolTable(("<s>", "</s>", "a")).encode("ß")
+
+
+def test_phones_stand_apart() -> None:
+    phones = SymbolTable(("<s>", "</s>", "sh", "iy", "h#"))
+    assert phones.encode("h# sh iy") == [4, 2, 3]
+    assert phones.decode([0, 4, 2, 3, 1]) == "h# sh iy"
+    with pytest.raises(ValueError, match=r"text='sh s': expected only 'sh iy h#'"):
+        phones.encode("sh s")
+    assert SymbolTable(("<s>", "</s>", "你", "好")).decode([2, 3]) == "你好"  # one character each needs no space

@@ -24,6 +24,20 @@ def test_spaces_are_said_with_the_character_that_follows() -> None:
     assert segment.text == "hi you"
 
 
+def test_each_phone_is_a_word() -> None:
+    table = SymbolTable(("<s>", "</s>", "sh", "iy"))
+    writer = Writer(table, 0.0)
+    emissions = [writer.say(symbol, float(time), 0.5) for time, symbol in enumerate([2, 3, 1, 3], start=1)]
+    assert [emission.text for emission in emissions if emission] == ["sh", " iy", " iy"]
+    segment = writer.close()
+    assert segment is not None
+    assert segment.text == "sh iy iy"
+    assert [(word.text, word.end) for word in segment.words] == [("sh", 1.0), ("iy", 2.0), ("iy", 4.0)]
+    first = writer.say(2, 9.0, 0.5)
+    assert first is not None
+    assert first.text == "sh"
+
+
 def test_words_have_times_and_confidence() -> None:
     segment = write("hi you", delay=0.3)[0].close()
     assert segment is not None

@@ -25,7 +25,7 @@ from training.flags import add_train_flags
 from training.measure import LAG, TAIL, last_sound
 from training.prepare import prepare
 from training.selftrain import Filter, Heard, geometric_mean
-from training.text import Phones
+from training.text import PHONES, Phones
 from training.trainer import CHECKPOINT
 
 RECIPE = """
@@ -148,6 +148,19 @@ def test_streaming_says_what_a_stream_says(talkative: Path, recordings: Path, ca
         samples, _ = soundfile.read(next(recordings.rglob(scored["name"])), dtype="float32")
         assert scored["said"] == recognizer.transcribe(samples).text
     assert TAIL in result["delay"]
+
+
+def test_streamed_phones_are_scored_after_folding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, manifest = tmp_path / "phones", tmp_path / "phones.tsv"
+    save_model(model, random_network(symbols=Phones().table), ModelCard("phones"), torch.float32)
+    samples = babble(2.0, seed=1)
+    soundfile.write(tmp_path / "babble.wav", samples, 16_000, subtype="FLOAT")
+    manifest.write_text("path\ttext\nbabble.wav\th# sh ix hv eh dcl d h#\n")
+    assert monoscribe.main(["evaluate", str(model), "--data", str(manifest), "--streaming", "--json"]) == 0
+    (scored,) = json.loads(capsys.readouterr().out)[0]["scored"]
+    said = Recognizer.load(model).transcribe(samples).text
+    assert scored["said"] == Phones().reference(said) != said
+    assert set(said.split()) <= set(PHONES)
 
 
 def test_evaluate_says_what_is_wrong(
