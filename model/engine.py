@@ -175,9 +175,8 @@ class Engine:
         wanted = self._streams if streams is None else streams
         budget = {name: LONGEST_ADVANCE for name in wanted if self.is_ready(name)}
         while budget:
-            reach = {name: min(left, self._entries_ahead(self._streams[name])) for name, left in budget.items()}
-            together = min(reach.values())
-            for name, said in self._advance(list(reach), together).items():
+            together = min(min(left, len(self._streams[name].pending) // self._block) for name, left in budget.items())
+            for name, said in self._advance(list(budget), together).items():
                 self._undelivered.setdefault(name, []).extend(said)
             budget = {
                 name: left - together
@@ -187,13 +186,10 @@ class Engine:
         events, self._undelivered = self._undelivered, {}
         return events
 
-    def _entries_ahead(self, stream: _Stream) -> int:
-        return min(len(stream.pending) // self._block, stream.endpointer.entries_to_check())
-
     def _advance(self, names: list[int], entries: int) -> dict[int, list[Event]]:
-        """Advances the streams `names` by `entries` entries of the memory; one that says the end symbol, only to that entry.
+        """Advances the streams `names` by `entries` entries of the memory, and one that comes to an endpoint only to that.
 
-        What it heard behind that entry goes to the next segment, whose encoder has to begin there: it stays queued.
+        What it heard behind the endpoint belongs to the next segment, whose encoder has to begin there: it stays queued.
         """
         streams = [self._streams[name] for name in names]
         rows = torch.tensor([stream.row for stream in streams])
@@ -202,30 +198,33 @@ class Engine:
         frames, loud_frames, features = self._network.features(samples, state.features)
         memory, encoder = self._network.encoder(frames, state.encoder)
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
-        said, hard, beams = self._decode(streams, memory, loud, state.hard)
-        ends = {each.row: each.entry + 1 for each in said if each.symbol == self._network.symbols.end}
+        allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]))
+        said, hard, beams = self._decode(streams, memory, allowed, state.hard)
+        endpointers, ends = self._endpoints(streams, said, loud.tolist())
         for row, taken in ends.items():
-            if taken < entries:
+            if taken < entries:  # back to the endpoint, the front end and the search: all else starts anew
                 index = torch.tensor([row])
                 heard = samples[row : row + 1, : taken * self._block]
                 features.put(index, self._network.features(heard, state.features.rows(index))[-1])
+                beams[row] = beam = copy.copy(streams[row].beam)
+                if beam is not None:
+                    beam(memory[row, :taken], allowed[row, :taken])
 
         for row, stream in enumerate(streams):  # from here on nothing fails, so that a failed step changes nothing
             stream.drop(ends.get(row, entries) * self._block)
-            stream.beam = beams[row]
-        events, restart = self._tell(names, said, loud, ends)
+            stream.beam, stream.endpointer = beams[row], endpointers[row]
+        events, restart = self._tell(names, said, ends, entries)
         if restart:  # what the normaliser learnt of the speaker and the room stays
             again = torch.tensor(restart)
-            encoder = encoder.with_rows(again, self._fresh.encoder.rows(torch.zeros_like(again)))
-            hard = hard.with_rows(again, self._fresh.hard.rows(torch.zeros_like(again)))
+            encoder.put(again, self._fresh.encoder.rows(torch.zeros_like(again)))
+            hard.put(again, self._fresh.hard.rows(torch.zeros_like(again)))
         self._state.put(rows, RecognizerState(features, encoder, hard))
         return {name: said for name, said in zip(names, events, strict=True) if said or name not in self._streams}
 
     def _decode(
-        self, streams: list[_Stream], memory: Tensor, loud: Tensor, state: HardState
+        self, streams: list[_Stream], memory: Tensor, allowed: Tensor, state: HardState
     ) -> tuple[list[Said], HardState, list[BeamDecoder | None]]:
-        """What the streams say at new entries (B, T, D), of which some (B, T) are loud; each by its own search."""
-        allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]))
+        """What the streams say at new entries (B, T, D), where it is allowed (B, T); each by its own search."""
         greedy = torch.tensor([stream.beam is None for stream in streams])
         said, state = self._decoder(memory, allowed & greedy[:, None], state)
         beams = [copy.copy(stream.beam) for stream in streams]
@@ -234,22 +233,37 @@ class Engine:
                 said += [each._replace(row=row) for each in beam(memory[row], allowed[row])]
         return said, state, beams
 
-    def _tell(self, names: list[int], said: list[Said], loud: Tensor, ends: dict[int, int]) -> tuple[list[list[Event]], list[int]]:
-        """The events of each stream after new entries, and the rows that start anew. `ends`: how many entries an ended row took."""
+    def _endpoints(
+        self, streams: list[_Stream], said: list[Said], loud: list[list[bool]]
+    ) -> tuple[list[Endpointer], dict[int, int]]:
+        """The endpointers after new entries, and the rows with an endpoint among them: how many entries those take."""
+        symbols = self._network.symbols
+        texts: list[set[int]] = [set() for _ in streams]
+        ends = {}
+        for each in said:
+            if each.symbol == symbols.end:
+                ends[each.row] = each.entry + 1
+            elif symbols.written(each.symbol).strip():
+                texts[each.row].add(each.entry)
+        endpointers = [copy.copy(stream.endpointer) for stream in streams]
+        for row, endpointer in enumerate(endpointers):
+            taken = endpointer.advance(loud[row][: ends.get(row)], texts[row])
+            if taken is not None:
+                ends[row] = taken
+        return endpointers, ends
+
+    def _tell(self, names: list[int], said: list[Said], ends: dict[int, int], entries: int) -> tuple[list[list[Event]], list[int]]:
+        """The events of each stream after new entries, and the rows that start anew. A row in `ends` took only so many of them."""
         streams = [self._streams[name] for name in names]
         events: list[list[Event]] = [[] for _ in streams]
-        said_at: list[list[int]] = [[] for _ in streams]
         for each in said:
-            new = self._write(streams[each.row], each)
-            events[each.row] += new
-            said_at[each.row] += [each.entry] * len(new)
+            if each.entry < ends.get(each.row, entries):
+                events[each.row] += self._write(streams[each.row], each)
         restart = []
-        for row, (stream, louds) in enumerate(zip(streams, loud.tolist(), strict=True)):
-            taken = ends.get(row, len(louds))
-            stream.entries += taken
-            stream.endpointer.advance(louds[:taken], said_at[row])
+        for row, stream in enumerate(streams):
+            stream.entries += ends.get(row, entries)
             flushed = stream.ending and len(stream.pending) < self._block
-            if flushed or row in ends or stream.endpointer.is_endpoint():
+            if flushed or row in ends:
                 events[row] += self._end_segment(stream)
                 restart.append(row)
             if flushed:

@@ -90,8 +90,8 @@ class Features(nn.Module):
     def log_mel(self, samples: Tensor) -> Tensor:
         """Samples (B, OVERLAP + hops * HOP) to log-mel frames (B, hops, bins)."""
         windows = samples.unfold(1, WINDOW, HOP) * self.window  # (B, hops, WINDOW)
-        spectrum = torch.view_as_real(torch.fft.rfft(windows, n=FFT_SIZE))
-        power = spectrum.square().sum(-1)  # (B, hops, FFT_SIZE // 2 + 1)
+        spectrum = torch.fft.rfft(windows, n=FFT_SIZE)
+        power = torch.addcmul(spectrum.real.square(), spectrum.imag, spectrum.imag)  # (B, hops, FFT_SIZE // 2 + 1)
         bands = power @ self.filterbank
         if self.config.energy:
             bands = torch.cat([bands, power.sum(-1, keepdim=True)], dim=-1)
@@ -101,19 +101,20 @@ class Features(nn.Module):
         """Log-mel frames (B, hops, bins) to normalised frames (B, hops, bins, DEPTH), LOOKAHEAD frames late, and loud (B, hops)."""
         means, loud, (mean, count, quiet) = running_mean(mels, state.mean, state.count, state.quiet)
         mels = torch.cat([state.mels, mels], dim=1)
-        stack = mels.unfold(1, CONTEXT + 1, 1) @ self.deltas  # (B, hops, bins, DEPTH)
+        windows = mels.unfold(1, CONTEXT + 1, 1).transpose(2, 3)  # (B, hops, CONTEXT + 1, bins)
+        stack = (self.deltas @ windows).transpose(2, 3)  # (B, hops, bins, DEPTH)
         stack[..., 0] -= means
         frames = stack / self.prior_deviation
         return frames, loud, FeatureState(state.samples, mels[:, -CONTEXT:], mean, count, quiet)
 
 
 def delta_kernel() -> Tensor:
-    """(CONTEXT + 1, DEPTH): what torchaudio's deltas make of CONTEXT + 1 frames, for the middle one."""
+    """(DEPTH, CONTEXT + 1): what torchaudio's deltas make of CONTEXT + 1 frames, for the middle one."""
     impulses = torch.eye(CONTEXT + 1)
     columns = [impulses]
     for _ in range(DEPTH - 1):
         columns.append(torchaudio.functional.compute_deltas(columns[-1], win_length=DELTA_WINDOW))
-    return torch.stack([column[:, LOOKAHEAD] for column in columns], dim=-1)
+    return torch.stack([column[:, LOOKAHEAD] for column in columns])
 
 
 def running_mean(
