@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.middleware.cors import CORSMiddleware
@@ -55,7 +55,13 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
         finally:
             await hall.stop()
 
-    app = FastAPI(title="Monoscribe", description="Online speech recognition. Live streams: docs/protocol.md.", lifespan=lifespan)
+    app = FastAPI(
+        title="Monoscribe",
+        description="Online speech recognition. Live streams: docs/protocol.md.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's pages load their scripts from other servers; ours is page/docs.html
+        redoc_url=None,
+    )
     app.state.access = access
     app.state.metrics = metrics
     app.add_exception_handler(ProtocolError, refuse_protocol_error)
@@ -64,18 +70,22 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
     app.add_middleware(AccessControl, access=access, metrics=metrics)
     if settings.origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"])
-    _add_operations(app, metrics)
     app.include_router(router)
     app.include_router(openai_files.router)
+    _add_operations(app, metrics)
 
     for path, dialect in ({"/v1/stream": Native} | LIVE).items():
         _add_live(app, path, dialect)
     if settings.vosk_port:
         app.add_middleware(OwnPort, port=settings.vosk_port, path="/v1/vosk")
 
-    @app.get("/v1/schema.json", summary="JSON schema of the stream protocol")
+    @app.get("/v1/schema.json", tags=["operations"], summary="JSON schema of the stream protocol")
     async def schema() -> JSONResponse:
         return JSONResponse(protocol_schema())
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(PAGE / "docs.html")
 
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     return app

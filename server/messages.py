@@ -65,6 +65,8 @@ class Resume:
 
 @dataclass(frozen=True)
 class Flush:
+    """Everything sent so far is finalised, as if the audio ended here; then comes `flushed` with that `id`."""
+
     __pydantic_config__ = STRICT
     id: Annotated[str, Field(max_length=100)] = ""
     type: Literal["flush"] = "flush"
@@ -72,12 +74,16 @@ class Flush:
 
 @dataclass(frozen=True)
 class Stop:
+    """No more audio will come: everything is finalised, then comes `closed`."""
+
     __pydantic_config__ = STRICT
     type: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True)
 class Keepalive:
+    """A sign of life; answered with a `status`."""
+
     __pydantic_config__ = STRICT
     type: Literal["keepalive"] = "keepalive"
 

@@ -44,9 +44,9 @@ async def transcribe(
     encoding: Annotated[Encoding, Query(description="auto recognises every container; raw samples need to be named")] = "auto",
     sample_rate: Annotated[int, Query(ge=8_000, le=48_000, description="of raw samples")] = 16_000,
     channels: Annotated[int, Query(ge=1, le=8, description="of raw samples")] = 1,
-    words: bool = True,
-    endpointing: Annotated[float, Query(ge=0.1, le=10)] = Start().endpointing,
-    beam: Annotated[int, Query(ge=1, le=16)] = 1,
+    words: Annotated[bool, Query(description="whether segments carry their words, in json")] = True,
+    endpointing: Annotated[float, Query(ge=0.1, le=10, description="seconds of pause that end a segment")] = Start().endpointing,
+    beam: Annotated[int, Query(ge=1, le=16, description="hypotheses to follow; at most the server's max_beam")] = 1,
 ) -> Response:
     """The file is the body, or the field `file` of a form. What is said equals what a live stream of the same audio says."""
     hall: Hall = request.app.state.hall

@@ -79,8 +79,9 @@ class Page:
 
     @property
     def problem(self) -> str:
-        shown = "document.querySelector('#problem').checkVisibility()"
-        return str(self.run(f"return {shown} ? document.querySelector('#problem-text').innerText : ''"))
+        script = """const shown = document.querySelector("#problem");
+            return shown.checkVisibility() ? (shown.querySelector("#problem-text") ?? shown).innerText : "";"""
+        return str(self.run(script))
 
     @property
     def growing(self) -> str:

@@ -195,6 +195,31 @@ def test_nothing_is_asked_of_anyone_else(start_browser: StartBrowser, server: Ru
     assert [url for url in asked if not own.match(url)] == []
 
 
+def test_the_description_of_the_api_needs_nobody_else(start_browser: StartBrowser, server: RunningServer) -> None:
+    page = start_browser()
+    page.open(server.url + "/docs")
+    shown = page.run("return [...document.querySelectorAll('summary code')].map((code) => code.innerText)")
+    assert {"ready", "text", "segment", "flush", "/v1/transcribe", "/v1/audio/transcriptions", "/metrics"} <= set(shown)
+    page.run("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+    assert "integer, 8000..48000" in page.text("main")
+    assert page.problem == ""
+    assert page.complaints() == []
+    own = re.compile(rf"http://127\.0\.0\.1:{server.port}/")
+    asked = [url for url in page.requests() if not url.startswith(("data:", "chrome:"))]
+    assert len(asked) > 5
+    assert [url for url in asked if not own.match(url)] == []
+
+
+def test_the_description_of_the_api_wants_a_key_where_the_server_does(page: Page, start_server: ServerFactory) -> None:
+    page.open(start_server(api_keys="sesame").url + "/docs")
+    page.wait_for(lambda: page.problem, "no complaint")
+    assert page.problem.endswith("the server wants an API key; give it on the page first.")
+    page.run("sessionStorage.setItem('key', 'sesame')")
+    page.open(page.driver.current_url)
+    assert page.problem == ""
+    assert "/v1/transcribe" in page.text("main")
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_can_be_read_and_operated_by_anyone(page: Page, server: RunningServer, colours: str) -> None:
     page.open(server.url)
