@@ -59,7 +59,12 @@ def _show_devices() -> int:
 
 
 async def _run(chosen: argparse.Namespace) -> int:
-    microphone = Microphone(find_device(chosen.device))
+    """The microphone first: what is said while the connection comes about is heard, too."""
+    async with Microphone(find_device(chosen.device)) as microphone:
+        return await _transcribe(chosen, microphone)
+
+
+async def _transcribe(chosen: argparse.Namespace, microphone: Microphone) -> int:
     options = session_options(chosen) | {
         "sample_rate": microphone.rate,
         "buffer_seconds": BUFFER_SECONDS,
@@ -74,19 +79,18 @@ async def _run(chosen: argparse.Namespace) -> int:
             outputs[0].transcript.model = session.model
             if chosen.output:  # the file gets the format, the screen the text
                 outputs.append(stack.enter_context(Output("text", None, screen.show)))
-            async with microphone:
-                stack.enter_context(_interruptible(microphone.stop))
-                listening = asyncio.create_task(_listen(microphone, session, screen, save), name="microphone")
-                try:
-                    async for event in session:
-                        screen.hear(event)
-                        for output in outputs:
-                            output.hear(event)
-                except ConnectionFailedError as error:
-                    raise ConnectionFailedError(f"{error} {keep_untold(session)}") from error
-                finally:
-                    listening.cancel()
-                    results = await asyncio.gather(listening, return_exceptions=True)
+            stack.enter_context(_interruptible(microphone.stop))
+            listening = asyncio.create_task(_listen(microphone, session, screen, save), name="microphone")
+            try:
+                async for event in session:
+                    screen.hear(event)
+                    for output in outputs:
+                        output.hear(event)
+            except ConnectionFailedError as error:
+                raise ConnectionFailedError(f"{error} {keep_untold(session)}") from error
+            finally:
+                listening.cancel()
+                results = await asyncio.gather(listening, return_exceptions=True)
             if isinstance(results[0], Exception):
                 raise results[0]
     return 0

@@ -20,6 +20,8 @@ BLOCK_SECONDS = 0.05
 LOST_SECONDS = 3.0  # a microphone that delivers nothing for so long is gone
 FIRST_SECONDS = 10.0  # for the first piece: some sleep, and take their time to wake up
 MOST_WAITING = 60.0  # seconds of audio, between the microphone and whoever takes it
+USUAL_RATES = (48_000, 44_100, 16_000, 32_000, 96_000, 22_050, 11_025, 8_000)  # for devices that refuse their own
+WRONG_SETTINGS = (-9997, -9998)  # PortAudio's codes for a rate or a number of channels that a device does not have
 
 
 class MicrophoneError(AudioError):
@@ -44,6 +46,10 @@ def load_portaudio() -> Any:
             f"PortAudio is missing ({error}); install it: `apt install libportaudio2` on Debian or Ubuntu, "
             "`dnf install portaudio` on Fedora, `brew install portaudio` on a Mac."
         ) from error
+    except ImportError:
+        raise  # the command line says what to install
+    except Exception as error:  # PortAudio's own, which cannot be named before it is there
+        raise MicrophoneError(f"The sound system does not start ({_first_line(error)}).") from error
     return sounddevice
 
 
@@ -79,39 +85,35 @@ class Microphone:
     def __init__(self, device: Device) -> None:
         self._sounddevice = load_portaudio()
         self.device = device
-        self._device_rate, self._channels = self._choose(device)
-        self._resample = Resampler(self._device_rate)
-        self.rate = self._resample.rate
+        self._resample = Resampler(device.rate)
         self.dropped = 0.0  # seconds that nobody took in time
         self._pieces: deque[Samples] = deque()
         self._changed = asyncio.Event()
         self._stopped = False
         self._has_begun = False
+        self._is_lost = False
         self._stream: Any = None
 
+    @property
+    def rate(self) -> int:
+        """Known once it is open."""
+        return self._resample.rate
+
     async def __aenter__(self) -> Microphone:
-        loop = asyncio.get_running_loop()
-
-        def heard(data: Any, frames: int, clock: Any, status: Any) -> None:  # in PortAudio's thread
-            loop.call_soon_threadsafe(self._take, np.array(data, dtype=np.float32))
-
-        try:
-            with _quiet_stderr():
-                self._stream = self._sounddevice.InputStream(
-                    device=self.device.number,
-                    samplerate=self._device_rate,
-                    channels=self._channels,
-                    blocksize=round(BLOCK_SECONDS * self._device_rate),
-                    dtype="float32",
-                    callback=heard,
-                )
-                self._stream.start()
-        except self._sounddevice.PortAudioError as error:
-            raise MicrophoneError(
-                f"{self.device.name} cannot be opened ({_first_line(error)}): another program may hold it, "
-                "or this program may not use it; see the system's sound and privacy settings, or choose another with --device."
-            ) from error
-        return self
+        first: Exception | None = None
+        for rate, channels in self._settings():
+            try:
+                with _quiet_stderr():
+                    self._open(rate, channels)
+            except self._sounddevice.PortAudioError as error:
+                first = first or error
+                if len(error.args) < 2 or error.args[1] not in WRONG_SETTINGS:
+                    break
+            else:
+                self._resample = Resampler(rate)
+                return self
+        assert first is not None
+        raise MicrophoneError(f"{self.device.name} cannot be opened ({_first_line(first)}): {_advice(first)}.") from first
 
     async def __aexit__(self, *error: object) -> None:
         self._stopped = True
@@ -131,12 +133,14 @@ class Microphone:
                 yield self._pieces.popleft()
             if self._stopped:
                 return
+            if self._is_lost:
+                when = "any more: was it unplugged?" if self._has_begun else "at all; choose another with --device."
+                raise MicrophoneError(f"{self.device.name} delivers nothing {when}")
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), LOST_SECONDS if self._has_begun else FIRST_SECONDS)
             except TimeoutError:
-                when = "any more: was it unplugged?" if self._has_begun else "at all; choose another with --device."
-                raise MicrophoneError(f"{self.device.name} delivers nothing {when}") from None
+                self._is_lost = True
 
     def _take(self, data: Samples) -> None:
         self._has_begun = True
@@ -148,22 +152,61 @@ class Microphone:
         self._pieces.append(self._resample(to_mono(data)))
         self._changed.set()
 
-    def _choose(self, device: Device) -> tuple[int, int]:
-        """A rate that the server takes where the device has one; one channel where it offers that."""
-        rates = [device.rate] if LOWEST_RATE <= device.rate <= HIGHEST_RATE else [HIGHEST_RATE, 44_100, device.rate]
-        for rate in rates:
-            for channels in (1, device.channels):
-                try:
-                    with _quiet_stderr():
-                        self._sounddevice.check_input_settings(device.number, channels, "float32", samplerate=rate)
-                except (self._sounddevice.PortAudioError, ValueError):
-                    continue
-                return rate, channels
-        return device.rate, 1  # opening it will say what is wrong
+    def _settings(self) -> Iterator[tuple[int, int]]:
+        """Rates and channels to try: the device's own rate if the server takes it; one channel if the device offers that."""
+        own = self.device.rate
+        rates = (own, *USUAL_RATES) if LOWEST_RATE <= own <= HIGHEST_RATE else (HIGHEST_RATE, 44_100, own, *USUAL_RATES)
+        for rate in dict.fromkeys(rates):
+            for channels in dict.fromkeys((1, self.device.channels)):
+                yield rate, channels
+
+    def _open(self, rate: int, channels: int) -> None:
+        loop = asyncio.get_running_loop()
+
+        def heard(data: Any, frames: int, clock: Any, status: Any) -> None:  # in PortAudio's thread, as is the next one
+            loop.call_soon_threadsafe(self._take, np.array(data, dtype=np.float32))
+
+        def ended() -> None:
+            loop.call_soon_threadsafe(self._lose, stream)
+
+        stream = self._sounddevice.InputStream(
+            device=self.device.number,
+            samplerate=rate,
+            channels=channels,
+            blocksize=round(BLOCK_SECONDS * rate),
+            dtype="float32",
+            callback=heard,
+            finished_callback=ended,
+        )
+        try:
+            stream.start()
+        except self._sounddevice.PortAudioError:
+            stream.close()
+            raise
+        self._stream = stream
+
+    def _lose(self, stream: Any) -> None:
+        if stream is self._stream:  # not one that never began
+            self._is_lost = True
+            self._changed.set()
+
+
+def _advice(error: Exception) -> str:
+    text = str(error).lower()
+    if "denied" in text or "not permitted" in text:
+        return (
+            "this program may not use it; allow it in the system's privacy settings, "
+            "or on Linux add yourself to the group that owns /dev/snd (often `audio`)"
+        )
+    if "busy" in text or "unavailable" in text:
+        return "another program holds it; end that one, or choose another microphone with --device"
+    if len(error.args) > 1 and error.args[1] in WRONG_SETTINGS:
+        return "it offers no rate that is usual; choose another with --device"
+    return "another program may hold it, or this one may not use it; see the system's sound and privacy settings"
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].removeprefix("Error opening InputStream: ")
+    return (str(error).splitlines() or [type(error).__name__])[0].removeprefix("Error opening InputStream: ")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from client.audio import Samples
 from client.mic_command import keep_untold
 from model import Recognizer, StreamOptions
 from tests.client.conftest import Wire
+from tests.client.fake_sounddevice import HOST_ERROR, FakeSounddevice, PortAudioError
 from tests.client.sound_card import RATE, SoundCard, needs_sound_card, sound_card, wait_until
 from tests.server.conftest import RunningServer, noise
 
@@ -217,6 +218,99 @@ class NoPortAudio:
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "sounddevice":
             raise OSError("PortAudio library not found")
+
+
+@pytest.mark.parametrize(
+    ("own", "offered", "channels", "opened"),
+    [
+        (44_100, (44_100,), 1, (44_100, 1)),
+        (48_000, (48_000,), 2, (48_000, 2)),  # has no single channel
+        (96_000, (96_000,), 1, (96_000, 1)),  # beyond what the server takes
+        (11_025, (11_025,), 1, (11_025, 1)),
+        (6_000, (6_000,), 1, (6_000, 1)),
+        (44_100, (16_000,), 1, (16_000, 1)),  # refuses the rate that it calls its own
+        (192_000, (192_000, 48_000), 1, (48_000, 1)),
+    ],
+)
+def test_any_rate(
+    server: RunningServer, recognizer: Recognizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    own: int, offered: tuple[int, ...], channels: int, opened: tuple[int, int],
+) -> None:  # fmt: skip
+    card = FakeSounddevice(own, channels).install(monkeypatch)
+    card.rates, card.least_channels = offered, channels
+    rate = opened[0]
+    times = np.arange(3 * rate) / rate
+    card.played = np.interp(times, np.arange(48_000) / 16_000, noise(3, seed=25)).astype(np.float32)
+    out, saved = tmp_path / "out.txt", tmp_path / "out.wav"
+    assert monoscribe.main(["mic", "--server", server.url, "--output", str(out), "--save", str(saved)]) == 1
+    assert card.opened == [opened]
+    samples, sent = soundfile.read(saved, dtype="float32")
+    assert 8_000 <= sent <= 48_000
+    assert len(samples) / sent == pytest.approx(3, abs=0.01)
+    lines = [segment.text for segment in recognizer.transcribe(samples, StreamOptions(sample_rate=sent)).segments]
+    assert out.read_text().splitlines() == lines != []
+
+
+HOLDS = "another program holds it; end that one, or choose another microphone with --device."
+ALLOW = "this program may not use it; allow it in the system's privacy settings, or on Linux add yourself to the group"
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("Permission denied", ALLOW),
+        ("Operation not permitted", ALLOW),
+        ("Device or resource busy", HOLDS),
+        ("Device unavailable", HOLDS),
+        ("Unanticipated host error", "another program may hold it, or this one may not use it; see the system's"),
+    ],
+)
+def test_a_microphone_that_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reason: str, advice: str
+) -> None:
+    card = FakeSounddevice().install(monkeypatch)
+    card.error = PortAudioError(f"Error opening InputStream: {reason}", HOST_ERROR)
+    assert monoscribe.main(["mic"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"monoscribe mic: Fake cannot be opened ({reason} {HOST_ERROR}): {advice}")
+    assert told.endswith(".\n")
+    assert told.count("\n") == 1
+
+
+def test_a_microphone_with_no_usual_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    FakeSounddevice().install(monkeypatch).rates = (12_345,)
+    assert monoscribe.main(["mic"]) == 1
+    assert capsys.readouterr().err.endswith(": it offers no rate that is usual; choose another with --device.\n")
+
+
+@pytest.mark.parametrize("dies_silently", [True, False])
+@pytest.mark.parametrize(("seconds", "told"), [(2, "nothing any more: was it unplugged?"), (0, "nothing at all; choose another")])
+def test_a_microphone_that_is_lost(
+    server: RunningServer, recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    dies_silently: bool, seconds: int, told: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("client.microphone.LOST_SECONDS", 0.5)
+    monkeypatch.setattr("client.microphone.FIRST_SECONDS", 0.5)
+    card = FakeSounddevice(16_000).install(monkeypatch)
+    card.dies_silently = dies_silently
+    card.played = noise(2, seed=26)[: seconds * 16_000]
+    assert monoscribe.main(["mic", "--server", server.url]) == 1
+    shown = capsys.readouterr()
+    assert f"monoscribe mic: Fake delivers {told}" in shown.err
+    assert shown.out.splitlines() == [segment.text for segment in recognizer.transcribe(card.played).segments]
+
+
+def test_a_sound_system_that_does_not_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name == "sounddevice":
+                raise PortAudioError("Error initializing PortAudio: Internal error")
+
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.setattr("sys.meta_path", [Broken(), *sys.meta_path])
+    assert monoscribe.main(["mic"]) == 1
+    expected = "monoscribe mic: The sound system does not start (Error initializing PortAudio: Internal error).\n"
+    assert capsys.readouterr().err == expected
 
 
 def run_mic(environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
