@@ -1,18 +1,18 @@
 // The page: a button, a picture of the sound, and the text as it grows.
 
 import { connect, ConnectionFailedError, ServerError } from "./client.js";
-import { asSrt, asText, asVtt, shortClock } from "./formats.js";
+import { asSrt, asText, asVtt } from "./formats.js";
 import { listMicrophones, Microphone } from "./microphone.js";
 import { decode, pieces, RATE } from "./recording.js";
 import { Timeline } from "./timeline.js";
 import { Transcript } from "./transcript.js";
 import { setUpTheme } from "./theme.js";
+import * as view from "./view.js";
 
-const LATE = 2; // seconds of lag worth a warning
 const FILE_BUFFER_SECONDS = 20; // the picture is not to run far ahead of the text
 const WRITERS = { txt: asText, srt: asSrt, vtt: asVtt };
 
-const $ = (id) => document.getElementById(id);
+const { $ } = view;
 const timeline = new Timeline($("timeline"), (following) => ($("follow").hidden = following));
 const transcript = new Transcript($("segments"), (seconds) => timeline.show(seconds));
 
@@ -32,7 +32,7 @@ async function record() {
   const heard = (samples, rate) => {
     if (!timeline.isLive) timeline.begin(rate, true);
     timeline.hear(samples);
-    showSound();
+    view.showElapsed(timeline.duration);
     if (session) session.send(samples).catch(() => {}); // whoever iterates hears of it
     else early.push(samples);
   };
@@ -40,29 +40,29 @@ async function record() {
     stop: async () => {
       if (stopped) return;
       stopped = true;
-      show("waiting", "Finishing");
+      view.show("waiting", "Finishing");
       await microphone?.stop();
       session?.stop();
     },
   });
-  show("waiting", "Waiting for the microphone");
+  view.show("waiting", "Waiting for the microphone");
   let microphone;
   const own = job;
   try {
     microphone = await Microphone.open($("microphone").value, heard, () => {
-      complain("The microphone is gone. What it recorded has been transcribed.");
+      view.complain("The microphone is gone. What it recorded has been transcribed.");
       own.stop();
     });
     if (stopped) await microphone.stop();
     fillMicrophones();
-    show("waiting", "Connecting");
+    view.show("waiting", "Connecting");
     const opened = await connect(undefined, { sample_rate: microphone.rate, apiKey: key });
     while (early.length) await opened.send(early.shift());
     session = opened;
     if (stopped) session.stop();
-    else show("busy", "Listening");
+    else view.show("busy", "Listening");
     await listen(session, offset, stopped ? "Finishing" : "Listening");
-    show("done", "Done");
+    view.show("done", "Done");
   } catch (error) {
     fail(error, record);
   } finally {
@@ -85,17 +85,17 @@ async function transcribe(file) {
     },
   });
   try {
-    show("waiting", `Reading ${file.name}`);
+    view.show("waiting", `Reading ${file.name}`);
     const samples = await decode(file);
     session = await connect(undefined, { sample_rate: RATE, apiKey: key, bufferSeconds: FILE_BUFFER_SECONDS });
     timeline.begin(RATE, false);
-    show("busy", `Transcribing ${file.name}`);
+    view.show("busy", `Transcribing ${file.name}`);
     $("progress").hidden = false;
-    $("progress").max = samples.length / RATE;
+    view.showProgress(0, samples.length / RATE);
     const sending = send(session, samples, () => cancelled);
     await listen(session, 0, `Transcribing ${file.name}`);
     await sending;
-    show("done", cancelled ? "Stopped" : "Done");
+    view.show("done", cancelled ? "Stopped" : "Done");
   } catch (error) {
     fail(error, () => transcribe(file));
   } finally {
@@ -109,7 +109,7 @@ async function send(session, samples, isCancelled) {
     if (isCancelled()) return;
     await session.send(piece);
     timeline.hear(piece);
-    showSound();
+    view.showElapsed(timeline.duration);
   }
   session.stop();
 }
@@ -122,24 +122,24 @@ async function listen(session, offset, doing) {
       case "text":
         transcript.append(event.text, offset + event.time);
         timeline.mark(event.text, offset + event.time);
-        showText();
+        refreshText();
         break;
       case "segment":
         settle(shifted(event, offset));
         break;
       case "status":
-        showLag(timeline.duration - offset - event.processed);
-        $("progress").value = event.processed;
+        view.showLag(timeline.duration - offset - event.processed);
+        view.showProgress(event.processed);
         break;
       case "interrupted":
-        show("waiting", "Connection lost, trying again");
+        view.show("waiting", "Connection lost, trying again");
         break;
       case "resumed":
         if (event.restarted) {
           transcript.void();
           timeline.unmark();
         }
-        show("busy", doing);
+        view.show("busy", doing);
         break;
     }
   }
@@ -148,7 +148,7 @@ async function listen(session, offset, doing) {
 function settle(segment) {
   transcript.settle(segment);
   timeline.settle(segment);
-  showText();
+  refreshText();
 }
 
 function shifted(segment, offset) {
@@ -156,14 +156,12 @@ function shifted(segment, offset) {
   return { ...move(segment), words: segment.words.map(move) };
 }
 
-// ---------------------------------------------------------------- states
+// ---------------------------------------------------------------- beginnings and ends
 function begin(started) {
   job = started;
-  dismiss();
-  $("record").setAttribute("aria-pressed", "true");
-  $("record-text").textContent = "Stop";
-  $("microphone").disabled = $("file").disabled = true;
-  $("open").classList.add("disabled");
+  view.dismiss();
+  view.showBusy(true);
+  refreshText();
   navigator.wakeLock?.request("screen").then(
     (lock) => (started.release = () => lock.release()),
     () => {}, // a screen that goes dark is no reason to stop
@@ -175,80 +173,36 @@ function finish() {
   job = null;
   timeline.end();
   transcript.void();
-  showText();
-  $("record").setAttribute("aria-pressed", "false");
-  $("record-text").textContent = "Start";
-  $("microphone").disabled = $("file").disabled = false;
-  $("open").classList.remove("disabled");
-  $("progress").hidden = true;
-  showLag(null);
+  view.showBusy(false);
+  refreshText();
 }
 
 function fail(error, again) {
   const isKnown = error instanceof ServerError || ["MicrophoneError", "FileError"].includes(error.name);
   if (!isKnown) console.error(error);
-  show("idle", "Ready");
-  if (error instanceof ConnectionFailedError) complain(`${error.message} Is it running, and can this device reach it?`);
-  else complain(error.message);
+  view.show("idle", "Ready");
   if (error.code === "unauthorized") {
     retry = again;
-    complain(key ? "The server does not know that API key." : "This server wants an API key.");
-    $("key-form").hidden = false;
-    $("key").focus();
-  }
-}
-
-function show(kind, text) {
-  $("state").dataset.kind = kind;
-  $("state-text").textContent = text;
-}
-
-function complain(sentence) {
-  $("problem-text").textContent = sentence;
-  $("key-form").hidden = true;
-  $("problem").hidden = false;
-}
-
-function dismiss() {
-  $("problem").hidden = true;
-}
-
-function showSound() {
-  $("empty-sound").hidden = true;
-  $("elapsed").textContent = shortClock(timeline.duration);
-}
-
-function showText() {
-  $("words").textContent = String(transcript.words);
-  $("empty-text").hidden = !transcript.isEmpty;
-  for (const button of document.querySelectorAll("#copy, #clear, [data-format]")) {
-    button.disabled = button.id === "clear" ? job !== null || !timeline.duration : !transcript.segments.length;
-  }
-}
-
-function showLag(seconds) {
-  $("lag").textContent = seconds === null ? "–" : `${Math.max(0, seconds).toFixed(1)} s`;
-  $("lag").classList.toggle("late", seconds > LATE);
+    view.askForKey(key ? "The server does not know that API key." : "This server wants an API key.");
+  } else if (error instanceof ConnectionFailedError) view.complain(`${error.message} Is it running, and can this device reach it?`);
+  else view.complain(error.message);
 }
 
 function clear() {
   transcript.clear();
   timeline.clear();
   source = "";
-  $("empty-sound").hidden = false;
-  $("elapsed").textContent = "0:00";
-  showText();
+  view.showElapsed(null);
+  refreshText();
+}
+
+function refreshText() {
+  view.showText(transcript, !job && timeline.duration > 0);
 }
 
 // ---------------------------------------------------------------- what the user does
 async function fillMicrophones() {
-  const chosen = $("microphone").value || localStorage.getItem("microphone") || "";
-  const devices = await listMicrophones();
-  const options = devices
-    .filter((device) => device.deviceId !== "default")
-    .map((device, index) => new Option(device.label || `Microphone ${index + 1}`, device.deviceId));
-  $("microphone").replaceChildren(new Option("Default microphone", ""), ...options);
-  $("microphone").value = options.some((option) => option.value === chosen) ? chosen : "";
+  view.showMicrophones(await listMicrophones(), $("microphone").value || localStorage.getItem("microphone") || "");
 }
 
 function download(format) {
@@ -266,24 +220,8 @@ async function copy() {
     $("copy").textContent = "Copied";
     setTimeout(() => ($("copy").textContent = "Copy"), 1500);
   } catch {
-    complain("The browser does not let this page copy. Select the text, or download it.");
+    view.complain("The browser does not let this page copy. Select the text, or download it.");
   }
-}
-
-function setUpDrop() {
-  let depth = 0; // dragenter and dragleave come for every element on the way
-  const over = (shown) => ($("drop").hidden = !shown);
-  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-  addEventListener("dragenter", (event) => hasFiles(event) && over(++depth > 0));
-  addEventListener("dragleave", (event) => hasFiles(event) && over(--depth > 0));
-  addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
-  addEventListener("drop", (event) => {
-    if (!hasFiles(event)) return;
-    event.preventDefault();
-    over((depth = 0));
-    if (job) complain("Stop what is running first.");
-    else if (event.dataTransfer.files.length) transcribe(event.dataTransfer.files[0]);
-  });
 }
 
 $("record").addEventListener("click", () => (job ? job.stop() : record()));
@@ -296,13 +234,13 @@ $("microphone").addEventListener("change", () => localStorage.setItem("microphon
 $("copy").addEventListener("click", copy);
 $("clear").addEventListener("click", clear);
 $("follow").addEventListener("click", () => timeline.follow());
-$("dismiss").addEventListener("click", dismiss);
+$("dismiss").addEventListener("click", view.dismiss);
 for (const button of document.querySelectorAll("[data-format]")) button.addEventListener("click", () => download(button.dataset.format));
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   key = $("key").value.trim();
   sessionStorage.setItem("key", key);
-  dismiss();
+  view.dismiss();
   retry?.();
 });
 addEventListener("keydown", (event) => {
@@ -311,8 +249,8 @@ addEventListener("keydown", (event) => {
 });
 addEventListener("beforeunload", (event) => job && event.preventDefault());
 navigator.mediaDevices?.addEventListener("devicechange", fillMicrophones);
-setUpDrop();
+view.setUpDrop((file) => (job ? view.complain("Stop what is running first.") : transcribe(file)));
 setUpTheme($("theme"), () => timeline.recolour());
 fillMicrophones();
-showText();
+refreshText();
 document.documentElement.dataset.ready = "true";

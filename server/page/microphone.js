@@ -86,9 +86,12 @@ export class Microphone {
 function explain(error) {
   const sentences = {
     NotAllowedError: "The microphone is not allowed here. Allow it in the browser's address bar, then press the button again.",
-    NotFoundError: "No microphone was found. Plug one in, or drop an audio file instead.",
+    NotFoundError: "No microphone was found. Plug one in, or open an audio file instead.",
     OverconstrainedError: "That microphone is no longer there. Choose another one.",
     NotReadableError: "The microphone cannot be opened: another program may hold it.",
   };
+  if (error.name === "NotAllowedError" && /system/i.test(error.message)) {
+    return new MicrophoneError("The system does not let this browser use the microphone: allow it in the system's privacy settings.");
+  }
   return new MicrophoneError(sentences[error.name] ?? `The microphone does not work: ${error.message}`, { cause: error });
 }

@@ -338,3 +338,12 @@ def test_what_no_server_came_back_for_is_kept(
     (kept,) = tmp_path.iterdir()
     assert sentence == f"The last 2 s were not transcribed; they are in {kept.name}, for `monoscribe file {kept.name}`."
     np.testing.assert_array_equal(soundfile.read(kept, dtype="float32")[0], samples)
+
+
+def test_a_microphone_that_delivers_only_silence_is_pointed_out(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As macOS does with a program that may not use it."""
+    FakeSounddevice(16_000).install(monkeypatch).played = np.zeros(5 * 16_000, np.float32)
+    assert monoscribe.main(["mic", "--server", server.url]) == 1
+    assert "Only silence comes from Fake: is it muted, or may this program not use it?" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_no_microphone(start_browser: StartBrowser, server: RunningServer) -> No
     page.open(server.url)
     page.click("#record")
     page.wait_for(lambda: page.problem, "no complaint")
-    assert page.problem == "No microphone was found. Plug one in, or drop an audio file instead."
+    assert page.problem == "No microphone was found. Plug one in, or open an audio file instead."
     assert page.text("#record") == "Start"
 
 
@@ -158,6 +158,38 @@ def test_microphone_denied(start_browser: StartBrowser, server: RunningServer) -
     page.click("#record")
     page.wait_for(lambda: page.problem, "no complaint")
     assert page.problem.startswith("The microphone is not allowed here.")
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "sentence"),
+    [
+        ("NotAllowedError", "Permission dismissed", "The microphone is not allowed here. Allow it in the browser's address bar"),
+        ("NotAllowedError", "Permission denied by system", "The system does not let this browser use the microphone: allow it"),
+        ("NotReadableError", "Could not start audio source", "The microphone cannot be opened: another program may hold it."),
+        ("OverconstrainedError", "", "That microphone is no longer there. Choose another one."),
+        ("AbortError", "Timeout starting", "The microphone does not work: Timeout starting"),
+    ],
+)
+def test_what_can_be_wrong_with_a_microphone(page: Page, server: RunningServer, name: str, message: str, sentence: str) -> None:
+    page.open(server.url)
+    page.run("navigator.mediaDevices.getUserMedia = async () => { throw new DOMException(...arguments[0]) }", [message, name])
+    page.click("#record")
+    page.wait_for(lambda: page.problem, "no complaint")
+    assert page.problem.startswith(sentence)
+    assert page.text("#record") == "Start"
+    assert page.state == "Ready"
+
+
+def test_a_microphone_that_is_unplugged(page: Page, server: RunningServer) -> None:
+    page.open(server.url)
+    page.run("""const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = async (wish) => (window.stream = await open(wish));""")
+    page.click("#record")
+    page.wait_for(lambda: page.growing, "no text while one speaks")
+    page.run("window.stream.getAudioTracks()[0].dispatchEvent(new Event('ended'))")
+    page.wait_for(lambda: page.text("#record") == "Start", "it does not end")
+    assert page.problem == "The microphone is gone. What it recorded has been transcribed."
+    assert page.segments
 
 
 def test_on_a_phone(start_browser: StartBrowser, server: RunningServer, speech: Path) -> None:
