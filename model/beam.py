@@ -1,18 +1,25 @@
 """Streaming beam search over the hard process.
 
-Hypotheses walk over the memory together, entry by entry. Where a hypothesis stops, it branches into its best symbols and each
-branch looks at the same entry again; where it does not, it waits for the next. Characters on which all hypotheses agree are final.
+Hypotheses walk over the memory together, entry by entry. At each entry a hypothesis waits for the next one, with probability
+1 - p, or stops, with probability p, and branches into its best symbols; unless the process is strict, each branch looks at the
+same entry again. So a hypothesis's score is the probability of all its decisions, those to wait included, and ways to say the same
+symbols add up. Where p is 0 or 1 that is the paper's search. Characters on which all hypotheses agree are final.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from model.hard import HardDecoder, Said, WindowState
+from model.decoder import DecoderState
+from model.hard import HardDecoder, HardState, Said, WindowState
 from model.network import Network
 
 
@@ -42,6 +49,17 @@ class Hypothesis:
         return tuple(symbol for symbol, _ in self.said)
 
 
+WAITING = -1  # no symbol
+
+
+class Candidate(NamedTuple):
+    """What a hypothesis may become."""
+
+    hypothesis: Hypothesis
+    row: int  # of the state that it goes on from
+    symbol: int  # that it says, or WAITING
+
+
 class BeamDecoder:
     """Beam search for one stream: the state is the hypotheses, and one row of tensors for each."""
 
@@ -58,8 +76,7 @@ class BeamDecoder:
     def __call__(self, memory: Tensor, allowed: Tensor) -> list[Said]:
         """Scans new entries (T, D), of which a symbol may be said only at `allowed` (T,); returns what is now certain.
 
-        A hypothesis that has ended keeps its score while those of the others only sink: if it is the best one, it stays so. The
-        search then says the end symbol, and nothing more until it starts anew.
+        Once the best hypothesis has ended, the search says the end symbol, and nothing more until it starts anew.
         """
         keys = self._hard.decoder.energy.keys(memory)
         windows = [window.rows(torch.tensor([0])).extended(memory[None]) for window in self._state.window]  # all share the entries
@@ -79,8 +96,7 @@ class BeamDecoder:
         """Past the last entry: goes on with an empty context until the best hypothesis has ended, or holds `most` symbols."""
         empty = self._state.decoder.hidden.new_zeros(self._hard.memory_size)
         while not self._best().ended and len(self._best().said) < most:
-            going_on = [row for row, hypothesis in enumerate(self._hypotheses) if not hypothesis.ended]
-            self._branch(torch.tensor(going_on), empty, [])
+            self._decide(dict.fromkeys(range(len(self._hypotheses)), (0.0, -math.inf)), empty, [])
 
     def finish(self) -> list[Symbol]:
         """What the best hypothesis says beyond what was certain. The search then starts anew."""
@@ -92,54 +108,80 @@ class BeamDecoder:
         return max(self._hypotheses, key=lambda hypothesis: hypothesis.score)
 
     def _scan(self, entry: Tensor, key: Tensor, windows: list[WindowState]) -> None:
-        """Lets every hypothesis look at one entry, until none of them stops at it any more."""
+        """Lets every hypothesis decide at one entry, and those that stopped at it again, where they may."""
         decoder = self._hard.decoder
-        looking = torch.arange(len(self._hypotheses))
+        looking = range(len(self._hypotheses))
         for _ in range(decoder.symbols_per_entry):
-            looking = looking[[not self._hypotheses[row].ended for row in looking.tolist()]]
-            if len(looking) == 0:
+            if not looking or self._best().ended:
                 return
-            energies = decoder.energy(self._state.query[looking], key)
-            stopping = looking[energies > self._hard.least_energy]
-            if len(stopping) == 0:
-                return
-            looking = self._branch(stopping, entry, windows)
+            odds = decoder.energy(self._state.query[looking], key) - self._hard.least_energy
+            stop, wait = functional.logsigmoid(odds).tolist(), functional.logsigmoid(-odds).tolist()
+            looking = self._decide(dict(zip(looking, zip(stop, wait, strict=True), strict=True)), entry, windows)
 
-    def _branch(self, stopping: Tensor, entry: Tensor, windows: list[WindowState]) -> Tensor:
-        """Replaces the hypotheses `stopping` by their branches, prunes, and returns the rows of the branches."""
+    def _decide(self, looking: dict[int, tuple[float, float]], entry: Tensor, windows: list[WindowState]) -> range:
+        """Replaces the hypotheses `looking` (their log probabilities to stop and to wait) by what may become of them, and prunes.
+
+        Returns the rows of those that stopped.
+        """
+        candidates: dict[tuple[int, ...], Candidate] = {}
+        for row, hypothesis in enumerate(self._hypotheses):
+            wait = looking[row][1] if row in looking else 0.0
+            _add(candidates, Candidate(replace(hypothesis, score=hypothesis.score + wait), row, WAITING))
+        least = max(candidate.hypothesis.score for candidate in candidates.values()) - self._config.threshold
+        stopping = [row for row, (stop, _) in looking.items() if self._hypotheses[row].score + stop > least]
+        part = self._state.rows(torch.tensor(stopping, dtype=torch.long))
+        after = part.decoder
+        if stopping:
+            after = self._branch(candidates, {row: looking[row][0] for row in stopping}, part, entry, windows)
+
+        ranked = sorted(candidates.values(), key=lambda candidate: -candidate.hypothesis.score)[: self._config.width]
+        kept = [
+            candidate for candidate in ranked if candidate.hypothesis.score >= ranked[0].hypothesis.score - self._config.threshold
+        ]
+        waiting = [candidate for candidate in kept if candidate.symbol == WAITING]
+        branches = [candidate for candidate in kept if candidate.symbol != WAITING]
+        self._hypotheses = [candidate.hypothesis for candidate in waiting + branches]
+        self._state = self._state.rows(torch.tensor([candidate.row for candidate in waiting], dtype=torch.long))
+        if branches:
+            chosen = torch.tensor([candidate.row for candidate in branches])
+            said = torch.tensor([candidate.symbol for candidate in branches])
+            query = self._hard.decoder.energy.query(after.hidden[chosen])
+            self._state = self._state.join(replace(part.rows(chosen), decoder=after.rows(chosen), symbol=said, query=query))
+        return range(len(waiting), len(kept))
+
+    def _kept(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The best ones. The end is reached with the best of all or not at all: whoever has ended pays for no further decision."""
+        ranked = sorted(candidates, key=lambda candidate: -candidate.hypothesis.score)
+        if ranked[0].hypothesis.ended:
+            return ranked[:1]
+        least = ranked[0].hypothesis.score - self._config.threshold
+        going_on = (candidate for candidate in ranked if not candidate.hypothesis.ended and candidate.hypothesis.score >= least)
+        return list(islice(going_on, self._config.width))
+
+    def _branch(
+        self,
+        candidates: dict[tuple[int, ...], Candidate],
+        stopping: dict[int, float],
+        part: HardState,
+        entry: Tensor,
+        windows: list[WindowState],
+    ) -> DecoderState:
+        """Adds the branches of the hypotheses `stopping` (their log probabilities to do so), whose rows are `part`.
+
+        A branch names the row in `part` that it comes from. Returns the decoder's states of those rows after the entry.
+        """
         decoder = self._hard.decoder
-        part = self._state.rows(stopping)
         context = entry.expand(len(stopping), -1)
         for window in windows:
             context = decoder.chunk_context(part.decoder.hidden, window.recent, window.exists)
         logits, after = decoder.step(part.symbol, context, part.decoder)
         scores, symbols = logits.log_softmax(-1).topk(min(self._config.width, logits.shape[1]), dim=-1)
-
-        stopped = set(stopping.tolist())
-        candidates: dict[tuple[int, ...], tuple[Hypothesis, int, int]] = {}  # hypothesis, its row, its symbol or -1 for none
-        for row, hypothesis in enumerate(self._hypotheses):
-            if row not in stopped:
-                _keep_better(candidates, hypothesis, row, -1)
-        for index, row in enumerate(stopping.tolist()):
+        for index, (row, stop) in enumerate(stopping.items()):
             parent = self._hypotheses[row]
             for score, symbol in zip(scores[index].tolist(), symbols[index].tolist(), strict=True):
                 said = (*parent.said, (symbol, math.exp(score)))
-                _keep_better(candidates, Hypothesis(parent.score + score, said, symbol == self._end), index, symbol)
-
-        ranked = sorted(candidates.values(), key=lambda candidate: -candidate[0].score)[: self._config.width]
-        kept = [candidate for candidate in ranked if candidate[0].score >= ranked[0][0].score - self._config.threshold]
-        waiting = [candidate for candidate in kept if candidate[2] < 0]
-        branches = [candidate for candidate in kept if candidate[2] >= 0]
-        self._hypotheses = [hypothesis for hypothesis, _, _ in waiting + branches]
-        state = self._state.rows(torch.tensor([row for _, row, _ in waiting], dtype=torch.long))
-        if branches:
-            chosen = torch.tensor([row for _, row, _ in branches])
-            said_symbols = torch.tensor([symbol for _, _, symbol in branches])
-            query = decoder.energy.query(after.hidden[chosen])
-            branched = replace(part.rows(chosen), decoder=after.rows(chosen), symbol=said_symbols, query=query)
-            state = state.join(branched)
-        self._state = state
-        return torch.arange(len(waiting), len(kept))
+                _add(candidates, Candidate(Hypothesis(parent.score + stop + score, said, symbol == self._end), index, symbol))
+        return after
 
     def _common(self) -> int:
         """How many symbols all hypotheses agree on."""
@@ -158,13 +200,17 @@ class BeamDecoder:
         return final
 
 
-def _keep_better(
-    candidates: dict[tuple[int, ...], tuple[Hypothesis, int, int]], hypothesis: Hypothesis, row: int, symbol: int
-) -> None:
-    """Of two hypotheses that say the same, the more probable one stays."""
-    known = candidates.get(hypothesis.symbols)
-    if known is None or known[0].score < hypothesis.score:
-        candidates[hypothesis.symbols] = (hypothesis, row, symbol)
+def _add(candidates: dict[tuple[int, ...], Candidate], new: Candidate) -> None:
+    """Ways to say the same symbols add up, and go on as the more probable one of them."""
+    symbols = new.hypothesis.symbols
+    known = candidates.get(symbols)
+    if known is not None:
+        both = max(known, new, key=lambda candidate: candidate.hypothesis.score)
+        total = math.log(
+            math.exp(known.hypothesis.score - both.hypothesis.score) + math.exp(new.hypothesis.score - both.hypothesis.score)
+        )
+        new = both._replace(hypothesis=replace(both.hypothesis, score=both.hypothesis.score + total))
+    candidates[symbols] = new
 
 
 def beam_decode(network: Network, memory: Tensor, config: BeamConfig) -> list[int]:

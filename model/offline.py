@@ -57,7 +57,7 @@ def hard(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
 
 
 def beam(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
-    """The hard process with the paper's beam search."""
+    """The hard process with beam search."""
     return [beam_decode(network, row[:length], BeamConfig()) for row, length in zip(memory, lengths.tolist(), strict=True)]
 
 
