@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := model training server client tests benchmarks monoscribe.py
+CODE := model training server client tests benchmarks monoscribe.py .ci/install.py
 
 .PHONY: serve demo test check bench clean
 
@@ -24,9 +24,7 @@ bench: $(VENV)/bench.installed
 	$(BIN)/monoscribe benchmark report $(ARGS)
 
 $(VENV)/%.installed: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
-	touch $@
+	@$(PYTHON) .ci/install.py $(VENV) $*
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import logging
+import shutil
 import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -100,7 +103,8 @@ def serve(settings: Settings) -> int:
     try:
         listener = bind(settings)
     except OSError as error:
-        print(f"monoscribe serve: host={settings.host}, port={settings.port}: {error.strerror or error}", file=sys.stderr)
+        hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+        print(f"monoscribe serve: host={settings.host}, port={settings.port}: {error.strerror or error}{hint}", file=sys.stderr)
         return UNUSABLE
     with listener:
         if settings.workers == 1:
@@ -169,6 +173,16 @@ def greet(settings: Settings, listener: socket.socket) -> None:
     scheme, stream = ("https", "wss") if settings.tls_certificate else ("http", "ws")
     if not settings.is_local and not settings.keys:
         logger.warning("anyone who can reach this address can use it: set api_keys", extra={"host": settings.host})
-    print(f"Monoscribe: {scheme}://{host}:{port}/  (live streams: {stream}://{host}:{port}/v1/stream)", flush=True)
-    print(f"  microphone: monoscribe mic --server {stream}://{host}:{port}", flush=True)
-    print(f"  file:       monoscribe file --server {stream}://{host}:{port} PATH", flush=True)
+    where = "" if (scheme, host, port) == ("http", "127.0.0.1", Settings.port) else f" --server {stream}://{host}:{port}"
+    print(f"Monoscribe: {scheme}://{host}:{port}/  (live streams: {stream}://{host}:{port}/v1/stream)")
+    print(f"  microphone: {own_name()} mic{where}")
+    print(f"  file:       {own_name()} file{where} PATH")
+    print("  Ctrl-C ends it.", flush=True)
+
+
+def own_name() -> str:
+    """How the user can call this program again: by its path, unless a shell would find it."""
+    program = Path(sys.argv[0])
+    if program.name != "monoscribe" or shutil.which("monoscribe") == str(program.absolute()):
+        return "monoscribe"
+    return str(program)

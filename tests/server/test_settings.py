@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import monoscribe
+from server.run import own_name
 from server.settings import Settings, add_flags, read_settings
 
 
@@ -75,7 +76,20 @@ def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
         assert "monoscribe serve: /nowhere/model.json: No such file" in capsys.readouterr().err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert monoscribe.main(["serve", "--port", str(taken.getsockname()[1])]) == 78
-    assert "Address already in use" in capsys.readouterr().err
+    assert "Address already in use; choose another with --port" in capsys.readouterr().err
+
+
+def test_the_greeting_names_the_command_as_it_was_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "monoscribe"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bin/monoscribe", "serve"])
+    assert own_name() == "bin/monoscribe"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert own_name() == "monoscribe"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "monoscribe.py"), "serve"])
+    assert own_name() == "monoscribe"
 
 
 def test_the_command_names_a_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
