@@ -12,7 +12,7 @@ PACKAGES = ("model", "training", "server", "client", "benchmarks")
 BENCHMARKS = ("report", "attention", "engine", "load", "accuracy", "peers")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="monoscribe", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_serve(commands)
@@ -22,7 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_evaluate(commands)
     _add_pseudo_label(commands)
     _add_benchmark(commands)
-    chosen = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = build_parser().parse_args(arguments)
     try:
         return int(chosen.run(chosen))
     except ModuleNotFoundError as error:

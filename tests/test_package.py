@@ -29,8 +29,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "monoscribe.py"):
         shutil.copy(ROOT / name, source)
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", out]
-    done = subprocess.run([*build, source], capture_output=True, text=True)
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--wheel-dir",
+        str(out),
+    ]
+    done = subprocess.run([*build, str(source)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (built,) = out.glob("monoscribe-*.whl")
     return built
@@ -78,7 +89,7 @@ def test_two_that_set_up_at_once_do_it_once(tmp_path: Path) -> None:
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nif [ "$3" = install ]; then sleep 0.5; echo "$@" >> pip.log; fi\n')
     python.chmod(0o755)
-    command = [sys.executable, INSTALL, ".venv", "serve"]
+    command = [sys.executable, str(INSTALL), ".venv", "serve"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) for _ in range(2)]
     for process in both:
         process.communicate(timeout=60)

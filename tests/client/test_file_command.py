@@ -226,3 +226,7 @@ heavy = {"torch", "torchaudio", "model", "server.app", "fastapi"} & set(sys.modu
 sys.exit(f"imports {heavy}" if heavy else 0)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_formats_of_nothing() -> None:
+    assert [Transcript().to("text"), Transcript().to("srt"), Transcript().to("vtt")] == ["", "", "WEBVTT\n"]

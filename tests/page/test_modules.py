@@ -12,9 +12,11 @@ from client import Segment, Transcript, Word
 from model import Recognizer
 from tests.client.conftest import Wire
 from tests.client.test_conversation import CASES
-from tests.client.test_docs import blocks
+from tests.documents import DOCUMENTS, Block, blocks
 from tests.page.conftest import Page
 from tests.server.conftest import RunningServer, noise
+
+EXAMPLES = [block for document in DOCUMENTS for block in blocks(document) if block.language == "js"]
 
 RUN_CASE = """
 const [test] = given;
@@ -134,11 +136,11 @@ def test_the_spectrogram_shows_a_tone_where_it_is(page: Page, server: RunningSer
     assert peaks == sorted(set(peaks))
 
 
-def test_the_example_in_the_documentation(page: Page, server: RunningServer, recognizer: Recognizer) -> None:
-    (example,) = blocks("js")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.place)
+def test_examples_of_the_documents(page: Page, server: RunningServer, recognizer: Recognizer, example: Block) -> None:
     page.open(server.url)
     samples = noise(2, seed=33)
-    code = example.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+    code = example.text.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
     script = f"const samples = Float32Array.from(given[0]); {code} return text;"
     text = page.run_module(script, [float(sample) for sample in samples])
     assert text == "".join(segment.text for segment in recognizer.transcribe(samples).segments)
