@@ -77,6 +77,9 @@ def ending(network: Network) -> Recognizer:
     output.weight[:, : network.config.encoder.output_size] *= 3  # the context's
     output.weight[end] *= 3
     output.bias[end] = 0.0
+    energy = network.decoder.energy
+    energy.scale *= 5  # it knows where to stop, so that a beam says the end as often
+    energy.bias *= 5
     return Recognizer(network)
 
 
