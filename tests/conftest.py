@@ -78,8 +78,8 @@ def ending(network: Network) -> Recognizer:
     output.weight[end] *= 3
     output.bias[end] = 0.0
     energy = network.decoder.energy
-    energy.scale *= 5  # it knows where to stop, so that a beam says the end as often
-    energy.bias *= 5
+    energy.scale.mul_(5)  # it knows where to stop, so that a beam says the end as often
+    energy.bias.mul_(5)
     return Recognizer(network)
 
 
