@@ -82,7 +82,8 @@ class _Stream:
         self.pending = np.concatenate([self.pending, samples])
 
     def drop(self, count: int) -> None:
-        self.pending = self.pending[count:]
+        rest, whole = self.pending[count:], self.pending if self.pending.base is None else self.pending.base
+        self.pending = rest.copy() if 2 * len(rest) < len(whole) else rest  # a short rest must not keep a long recording alive
 
 
 class Engine:
