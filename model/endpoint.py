@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from model.features import FRAMES_PER_SECOND
 
-HANGOVER = 50  # entries: text belongs to something loud that was heard at most this long ago, so silence says nothing
+HANGOVER = 2.0  # seconds: text belongs to something loud that was heard less than this ago, so silence says nothing
 
 
 @dataclass(frozen=True)
@@ -38,27 +39,30 @@ class EndpointConfig:
                 raise ValueError(f"{name}={getattr(self, name)}: expected 0..120 seconds")
 
 
-def recently_loud(loud: Tensor, since_loud: Tensor) -> Tensor:
-    """Which of the entries (B, T) come less than HANGOVER after a loud one; since_loud (B,) counts the entries before."""
+def to_entries(seconds: float, reduction: int) -> int:
+    """At least one."""
+    return max(1, round(seconds * FRAMES_PER_SECOND / reduction))
+
+
+def recently_loud(loud: Tensor, since_loud: Tensor, hangover: int) -> Tensor:
+    """Which of the entries (B, T) come less than `hangover` after a loud one; since_loud (B,) counts the entries before."""
     entries = torch.arange(loud.shape[1])
     last = torch.where(loud, entries, -1 - since_loud[:, None]).cummax(1).values
-    return entries - last < HANGOVER
+    return entries - last < hangover
 
 
 class Endpointer:
     """Follows one stream. Counts entries of the memory, of `reduction` frames each."""
 
     def __init__(self, config: EndpointConfig, reduction: int) -> None:
-        def entries(seconds: float) -> int:
-            return max(1, round(seconds * FRAMES_PER_SECOND / reduction))
-
+        entries = partial(to_entries, reduction=reduction)
         self.silence = entries(config.silence)
         self.short_silence = min(self.silence, entries(config.short_silence))
         self.impatience = entries(config.impatience)
         self.quiet = min(self.short_silence, entries(config.quiet))
         self.wordless = max(self.silence, entries(config.wordless))
         self.longest = entries(config.longest)
-        self.since_loud = HANGOVER  # nothing was heard yet
+        self.since_loud = entries(HANGOVER)  # nothing was heard yet
         self.reset()
 
     def reset(self) -> None:

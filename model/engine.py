@@ -17,7 +17,7 @@ from torch import Tensor
 
 from model.beam import BeamConfig, BeamDecoder
 from model.encoder import EncoderState
-from model.endpoint import EndpointConfig, Endpointer, recently_loud
+from model.endpoint import HANGOVER, EndpointConfig, Endpointer, recently_loud, to_entries
 from model.events import Event
 from model.features import FLUSH_FRAMES, HOP, SAMPLE_RATE, FeatureState, clean
 from model.hard import HardDecoder, HardState, Said
@@ -92,6 +92,7 @@ class Engine:
         self._delay = delay
         self._decoder = HardDecoder(network.decoder, network.symbols)
         self._block = HOP * network.config.encoder.reduction  # samples per entry of the memory
+        self._hangover = to_entries(HANGOVER, network.config.encoder.reduction)
         self._streams: dict[int, _Stream] = {}
         self._undelivered: dict[int, list[Event]] = {}
         self._next = 0
@@ -199,7 +200,7 @@ class Engine:
         frames, loud_frames, features = self._network.features(samples, state.features)
         memory, encoder = self._network.encoder(frames, state.encoder)
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
-        allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]))
+        allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]), self._hangover)
         said, hard, beams = self._decode(streams, memory, allowed, state.hard)
         endpointers, ends = self._endpoints(streams, said, loud.tolist())
         for row, taken in ends.items():

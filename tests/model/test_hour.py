@@ -63,9 +63,7 @@ def bytes_of(*roots: object) -> int:
 class Work(TorchDispatchMode):
     """Counts the numbers that torch's operators are given."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers = 0
+    numbers = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.numbers += sum(value.numel() for value in args if isinstance(value, Tensor))
@@ -100,7 +98,7 @@ def test_the_last_minute_of_an_hour_is_as_cheap_as_an_early_one(
     sizes, work, said = [], [], []
     for number in range(PERIODS):
         if number in (SETTLED, PERIODS - 1):
-            with Work() as counted:
+            with Work() as counted:  # type: ignore[no-untyped-call]
                 said.append(listen(engine, streams, period))
             work.append(counted.numbers)
         else:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from model import Emission, EndpointConfig, Event, Recognizer, Segment, StreamOptions, Transcript
 from model.engine import Samples
-from tests.conftest import babble
+from tests.conftest import SMALL, babble, random_network
 
 SECONDS = 4.0
 
@@ -155,6 +156,17 @@ def test_what_follows_an_endpoint_is_as_fresh_as_a_beginning(recognizer: Recogni
     assert len(said[-1]) > 5
     assert said[-1] == said[-2] == said[-3]  # the normaliser has settled
     assert all(time < 1.0 + 2.0 + 0.1 for turn in said for _, time in turn)  # long silence says nothing
+
+
+@pytest.mark.parametrize("skip", [1, 4])
+def test_two_seconds_after_the_last_sound_nothing_is_said(skip: int) -> None:
+    """Whatever the frames per entry, and even by a model that would say something at every one."""
+    attention, encoder = replace(SMALL.attention, initial_bias=100.0), replace(SMALL.encoder, lstm_skips=(skip, 1, 1))
+    eager = Recognizer(random_network(replace(SMALL, attention=attention, encoder=encoder)))
+    options = StreamOptions(endpoint=EndpointConfig(silence=10.0, short_silence=10.0, wordless=10.0))
+    samples = np.concatenate([babble(2.0), np.zeros(6 * 16_000, np.float32)])
+    times = [event.time for event in run(eager, samples, [], options) if isinstance(event, Emission)]
+    assert 3.5 < max(times) <= 4.0 + 0.04 * skip + 0.04  # the last entry with sound, and the windows' overlap
 
 
 def test_the_longest_segment_is_cut(recognizer: Recognizer) -> None:
