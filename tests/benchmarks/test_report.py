@@ -117,10 +117,10 @@ def test_no_model_of_vosk_is_named(npm: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"expected a folder with am/final\.mdl"):
         vosk_model.find_model(tmp_path)
     npm.write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(FileNotFoundError, match="npm cannot fetch rn-speech-to-text@"):
+    with pytest.raises(FileNotFoundError, match="npm cannot fetch its model, rn-speech-to-text@"):
         vosk_model.find_model()
     npm.unlink()
-    with pytest.raises(FileNotFoundError, match="no npm to fetch it with"):
+    with pytest.raises(FileNotFoundError, match="nor npm to fetch it with"):
         vosk_model.find_model()
 
 
