@@ -13,8 +13,9 @@ Render = Callable[[Results], str]
 COMMAND = "monoscribe benchmark"
 SETS = {"commonvoice": "Common Voice", "librispeech": "LibriSpeech"}  # whose names are written otherwise
 PEERS_EXPLAINED = f"""
-All as live streams of 100 ms chunks. A word is there: the median time from its end (by vosk's alignment) until it and all before it
-stand as they will stay, in seconds of audio. Taken back: per word. Processor: seconds per second of audio, one stream alone.
+All as live streams of 100 ms chunks. A word is there: the median time from its end until it and all before it stand as they will
+stay, in seconds of audio; by vosk's alignment, and of words that vosk said too. Taken back: per word. Processor: seconds per second
+of audio, one stream alone.
 Again with `{COMMAND} accuracy --peers` and `{COMMAND} peers`, and `--manifest` with a list of recordings.
 """
 NOT_ASKED = "has not been run yet"
@@ -53,7 +54,8 @@ def figures(results: Results) -> str:
         found = numbers(results, name)
         rows += [[what, value, f"`{COMMAND} {name}`"] for what, value in (describe(found) if found else [])]
     told = f"Single runs on {machine(results)}.\nAll that was measured: [docs/benchmarks.md](docs/benchmarks.md).\n\n"
-    return told + table(["", "", "again with"], rows) + "\n" + peer_table(results) + "\n" + absences(results)
+    speed = table(["", "", "again with"], rows) if rows else ""
+    return told + "\n".join(part for part in (speed, peer_table(results), absences(results)) if part)
 
 
 def machine(results: Results) -> str:
@@ -105,7 +107,7 @@ def peer_table(results: Results) -> str:
     for name in dict.fromkeys([*rates, *seen]):
         errors = [percent(rates[name][part]["wer"]) if name in rates else "–" for part in sets]
         rows.append([name, *errors, *_seen_cells(seen.get(name))])
-    return table(header, rows) + PEERS_EXPLAINED
+    return table(header, rows) + (f"\nErrors on {_counts(accuracy)}." if accuracy else "") + PEERS_EXPLAINED
 
 
 def _seen_cells(row: Any) -> list[str]:
@@ -129,9 +131,8 @@ def card(results: Results) -> str:
     found = numbers(results, "accuracy")
     if not found:
         return f"Not measured: `{COMMAND} accuracy` {why_missing(results, 'accuracy')}.\n"
-    counts = ", ".join(f"{count} of {SETS.get(part, part)}" for part, count in sorted(found["recordings"].items()))
     text = (
-        f"Word and character error rates as live streams of 100 ms chunks (`{COMMAND} accuracy`), on {counts},\n"
+        f"Word and character error rates as live streams of 100 ms chunks (`{COMMAND} accuracy`),\non {_counts(found)}, "
         "all of speakers that are in no training clip:\n\n" + _error_table(found)
     )
     if "long" in found:
@@ -140,6 +141,10 @@ def card(results: Results) -> str:
         silent = ", ".join(f"{name} {characters}" for name, characters in found["no_speech"].items())
         text += f"Characters that ten seconds of no speech give: {silent}.\n"
     return text
+
+
+def _counts(found: Any) -> str:
+    return ", ".join(f"{count} recordings of {SETS.get(part, part)}" for part, count in sorted(found["recordings"].items()))
 
 
 def _error_table(found: Any) -> str:
