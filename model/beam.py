@@ -134,10 +134,7 @@ class BeamDecoder:
         if stopping:
             after = self._branch(candidates, {row: looking[row][0] for row in stopping}, part, entry, windows)
 
-        ranked = sorted(candidates.values(), key=lambda candidate: -candidate.hypothesis.score)[: self._config.width]
-        kept = [
-            candidate for candidate in ranked if candidate.hypothesis.score >= ranked[0].hypothesis.score - self._config.threshold
-        ]
+        kept = self._kept(candidates.values())
         waiting = [candidate for candidate in kept if candidate.symbol == WAITING]
         branches = [candidate for candidate in kept if candidate.symbol != WAITING]
         self._hypotheses = [candidate.hypothesis for candidate in waiting + branches]
