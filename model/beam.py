@@ -66,7 +66,8 @@ class BeamDecoder:
     def __init__(self, network: Network, config: BeamConfig) -> None:
         self._hard = HardDecoder(network.decoder, network.symbols)
         self._config = config
-        self._end = network.symbols.end
+        self._symbols = network.symbols
+        self.spoken: set[int] = set()  # entries of the last chunk at which the best hypothesis said some text, certain or not
         self.reset()
 
     def reset(self) -> None:
@@ -81,11 +82,15 @@ class BeamDecoder:
         keys = self._hard.decoder.energy.keys(memory)
         windows = [window.rows(torch.tensor([0])).extended(memory[None]) for window in self._state.window]  # all share the entries
         final: list[Said] = []
+        self.spoken = set()
         for entry in range(len(memory)):
             if allowed[entry] and not self._best().ended:
+                before = len(self._best().said)
                 span = slice(entry, entry + self._hard.width)
                 self._scan(memory[entry], keys[entry], [WindowState(w.recent[:, span], w.exists[:, span]) for w in windows])
                 best = self._best()
+                if any(self._symbols.is_text(symbol) for symbol in best.symbols[before:]):
+                    self.spoken.add(entry)
                 final += [Said(0, entry, *symbol) for symbol in self._commit(len(best.said) if best.ended else self._common())]
         same = torch.zeros(len(self._hypotheses), dtype=torch.long)
         last = tuple(window.last(self._hard.width - 1).rows(same) for window in windows)
@@ -177,7 +182,9 @@ class BeamDecoder:
             parent = self._hypotheses[row]
             for score, symbol in zip(scores[index].tolist(), symbols[index].tolist(), strict=True):
                 said = (*parent.said, (symbol, math.exp(score)))
-                _add(candidates, Candidate(Hypothesis(parent.score + stop + score, said, symbol == self._end), index, symbol))
+                _add(
+                    candidates, Candidate(Hypothesis(parent.score + stop + score, said, symbol == self._symbols.end), index, symbol)
+                )
         return after
 
     def _common(self) -> int:

@@ -202,7 +202,7 @@ class Engine:
         loud = loud_frames.unflatten(1, (entries, -1)).any(-1)  # (B, entries)
         allowed = recently_loud(loud, torch.tensor([stream.endpointer.since_loud for stream in streams]), self._hangover)
         said, hard, beams = self._decode(streams, memory, allowed, state.hard)
-        endpointers, ends = self._endpoints(streams, said, loud.tolist())
+        endpointers, ends = self._endpoints(streams, beams, said, loud.tolist())
         for row, taken in ends.items():
             if taken < entries:  # back to the endpoint, the front end and the search: all else starts anew
                 index = torch.tensor([row])
@@ -236,16 +236,19 @@ class Engine:
         return said, state, beams
 
     def _endpoints(
-        self, streams: list[_Stream], said: list[Said], loud: list[list[bool]]
+        self, streams: list[_Stream], beams: list[BeamDecoder | None], said: list[Said], loud: list[list[bool]]
     ) -> tuple[list[Endpointer], dict[int, int]]:
-        """The endpointers after new entries, and the rows with an endpoint among them: how many entries those take."""
+        """The endpointers after new entries, and the rows with an endpoint among them: how many entries those take.
+
+        A beam search is late to be certain, so what counts as said there is what its best hypothesis says.
+        """
         symbols = self._network.symbols
-        texts: list[set[int]] = [set() for _ in streams]
+        texts = [beam.spoken if beam is not None else set() for beam in beams]
         ends = {}
         for each in said:
             if each.symbol == symbols.end:
                 ends[each.row] = each.entry + 1
-            elif symbols.written(each.symbol).strip():
+            elif beams[each.row] is None and symbols.is_text(each.symbol):
                 texts[each.row].add(each.entry)
         endpointers = [copy.copy(stream.endpointer) for stream in streams]
         for row, endpointer in enumerate(endpointers):

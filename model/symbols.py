@@ -57,3 +57,7 @@ class SymbolTable:
     def written(self, index: int) -> str:
         """What symbol `index` adds to the text: a character or a phone, or nothing for a marker."""
         return self._written[index]
+
+    def is_text(self, index: int) -> bool:
+        """Whether symbol `index` writes more than a space."""
+        return bool(self._written[index].strip())

@@ -233,6 +233,20 @@ def test_a_search_ends_once_wherever_the_chunks_are_cut(sizes: list[int], case: 
     assert said(sizes) == said([ENTRIES])
 
 
+@given(sizes=chunk_sizes(ENTRIES))
+def test_a_search_tells_where_it_speaks_before_it_is_certain(network: Network, sizes: list[int]) -> None:
+    """Otherwise a pause would be found in the midst of speech that is not decided yet."""
+    search, spoken, certain, first = BeamDecoder(network, BeamConfig(8)), set(), [], 0
+    for chunk in split(memory(seed=2)[0], sizes, dim=0):
+        certain += [each.entry + first for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+        spoken |= {first + entry for entry in search.spoken}
+        first += len(chunk)
+    whole = BeamDecoder(network, BeamConfig(8))
+    whole(memory(seed=2)[0], torch.ones(ENTRIES, dtype=torch.bool))
+    assert spoken == whole.spoken
+    assert min(spoken) + 5 < min(certain)
+
+
 @pytest.mark.parametrize("width", [0, 99, 2.5])
 def test_beam_width_is_bounded(width: int) -> None:
     with pytest.raises(ValueError, match=rf"beam={width}: expected 1\.\.32"):
