@@ -35,6 +35,7 @@ class Load:
 @dataclass
 class Outcome:
     lags: list[float] = field(default_factory=list)  # seconds, of everything said after the warm-up
+    times: list[float] = field(default_factory=list)  # of their arrival, in seconds since the beginning
     characters: int = 0
     failures: list[str] = field(default_factory=list)
     late: float = 0.0  # worst delay of the clients themselves: if it is large, they are the bottleneck
@@ -152,3 +153,4 @@ async def _listen(
         outcome.characters += protocol.characters(message)
         if lag is not None and counts[0] <= now < counts[1]:
             outcome.lags.append(lag)
+            outcome.times.append(now - counts[0] + load.warm_up)

@@ -39,6 +39,8 @@ def flags_of(name: str, options: argparse.Namespace) -> list[str]:
     flags = QUICK[name].split() if options.quick else []
     if name == "attention":
         flags += ["--plot", str(options.into / PLOT)]
+    if name == "load" and not options.quick:
+        flags += ["--peer", "vosk", *(["--vosk", str(options.vosk)] if options.vosk else [])]
     if name in ("accuracy", "peers"):
         limit = options.limit or (PEERS_LIMIT if name == "peers" else 0)
         flags += ["--manifest", str(options.manifest), "--limit", str(limit)] if options.manifest else []
