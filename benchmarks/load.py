@@ -38,7 +38,7 @@ GROWTH = 1.25  # of the crowd, from one step to the next
 FINENESS = 0.06  # share of the crowd by which the best and the first that waits too long may differ in the end
 SOAK_SHARE = 0.8  # of the best crowd, for a soak that names none
 CLIENT_CORE = 1 if (os.cpu_count() or 1) > 1 else None
-WARM_UP = 3.0
+WARM_UP = 8.0  # seconds: near its limit, a server takes that long to get over all coming at once, as no real crowd does
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--audio", type=Path, nargs="+", default=[DEMO], help="recordings of speech")
     parser.add_argument("--streams", type=int, help="to begin with (10), or of a soak (four fifths of the best crowd)")
     parser.add_argument("--most", type=int, default=2000, help="streams to try")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each step")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each step")
     parser.add_argument("--chunk", type=float, default=0.1, help="seconds of audio per message")
     parser.add_argument("--limit", type=float, default=300.0, help="of the 99th percentile, in milliseconds")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="hold the streams for so long instead of adding more")

@@ -29,7 +29,7 @@ PEERS_LIMIT = 50  # recordings of each set: every recogniser is looked at ten ti
 QUICK = {
     "attention": "--lengths 10 20 40",
     "engine": "--streams 1 4 --seconds 1",
-    "load": "--streams 2 --most 2 --seconds 4",
+    "load": "--streams 2 --most 2 --seconds 10",
     "accuracy": "--seconds 3",
     "peers": "--seconds 3",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import gc
 import logging
 import shutil
 import socket
@@ -151,6 +152,8 @@ def run_process(settings: Settings, listener: socket.socket, relay: Relay | None
         print(f"monoscribe serve: host={settings.host}, {ports}: {error.strerror or error}", file=sys.stderr)
         return UNUSABLE
     server = build_server(settings, recognizer, relay)
+    gc.collect()
+    gc.freeze()  # what is here stays: looking through it for garbage would hold all streams up for a sixth of a second each time
     if relay is None or relay.is_first:
         server.on_started = lambda: greet(settings, listener)
     server.run(sockets=[listener, *others] if relay is None else [listener, *others, relay.listen()])
