@@ -127,7 +127,9 @@ class Worker:
             while not self._stopping and not self._inbox and not self._ready():
                 self._changed.wait(timeout=1.0)
         pause = self._last_round + self._gather - time.monotonic()
-        if pause > 0 and len(self._streams) > 1:  # a fuller batch costs less per stream
+        # A fuller batch costs less per stream. Measured at 80 streams: 0.59 of a core instead of 0.89, for 7 ms more of median lag;
+        # how many streams a core sustains does not depend on it, and a stream alone does not wait (docs/operations.md).
+        if pause > 0 and len(self._streams) > 1:
             time.sleep(pause)
         self._last_round = time.monotonic()
         return not self._stopping

@@ -168,3 +168,26 @@ def test_a_stream_without_audio_says_nothing(recognizer: Recognizer) -> None:
     assert listener.last == Finished()
     assert listener.reports == [FlushDone("a"), Finished()]
     worker.stop()
+
+
+def test_only_streams_in_company_wait_for_each_other(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("server.worker.time.sleep", waits.append)
+    worker = Worker(recognizer.batch(), deliver, lambda wakes: None, gather=0.5)
+    worker.start()
+    alone = Listener(worker)
+    for piece in np.array_split(noise(2, seed=1), 20):
+        alone.channel.hear(piece)
+    alone.channel.finish()
+    assert alone.last == Finished()
+    assert waits == []
+    both = [Listener(worker) for _ in range(2)]
+    for piece in np.array_split(noise(2, seed=2), 20):
+        for listener in both:
+            listener.channel.hear(piece)
+    for listener in both:
+        listener.channel.finish()
+        assert listener.last == Finished()
+    assert waits
+    assert all(0 < wait <= 0.5 for wait in waits)
+    worker.stop()
