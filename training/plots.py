@@ -44,7 +44,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def curves_figure(entries: Sequence[Mapping[str, Any]]) -> Figure:
     """Parts of the loss, gradient norm, and error rates on the dev sets, over steps."""
-    figure = new_figure(14, 4.5)
+    figure = new_figure(17, 4.5)
     losses, gradient, dev = figure.subplots(1, 3)
     steps = [entry["step"] for entry in entries]
     evaluated = [entry for entry in entries if "dev_loss" in entry]
@@ -57,18 +57,21 @@ def curves_figure(entries: Sequence[Mapping[str, Any]]) -> Figure:
     losses.set(title="loss per label", xlabel="step")
     gradient.plot(steps, [entry.get("gradient_norm", np.nan) for entry in entries], color="tab:gray")
     gradient.set(title="gradient norm", xlabel="step", yscale="log")
-    points: dict[str, list[tuple[int, float]]] = {}
+    points: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for entry in entries:
         for decoder, parts in entry.get("dev", {}).items():
             for part, rates in parts.items():
                 for name, rate in rates.items():
-                    points.setdefault(f"{decoder}, {part or 'all'}, {name.upper()}", []).append((entry["step"], 100 * rate))
-    for name, line in sorted(points.items()):
-        dev.plot(*zip(*line, strict=True), label=name, linestyle="--" if name.endswith("CER") else "-", marker=".")
-    dev.set(title="dev error rates, %", xlabel="step", ylim=(0, 105))
+                    points.setdefault((f"{decoder}, {part or 'all'}", name), []).append((entry["step"], 100 * rate))
+    series = sorted({of for of, _ in points})
+    for (of, name), line in sorted(points.items()):
+        by_characters = name == "cer"
+        label = None if by_characters else of
+        dev.plot(*zip(*line, strict=True), f"C{series.index(of)}{'--' if by_characters else '-'}", marker=".", label=label)
+    dev.set(title="dev error rates, %: words, and dashed characters", xlabel="step", ylim=(0, 105))
     for axes in (losses, dev):
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize="x-small")
+            axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
     for axes in (losses, gradient, dev):
         axes.grid(alpha=0.3)
     return figure
