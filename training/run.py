@@ -22,6 +22,7 @@ from training.reporting import Reporter, silent
 from training.trainer import Trainer
 
 MODEL_FOLDER = "model"
+SETTLE = 0.5  # seconds
 LONGEST_WAIT = timedelta(hours=1)  # of a replica for the others, which may be evaluating
 EVALUATED = 200  # dev utterances, always the same, drawn evenly from the sets
 GO_ON, SAVE, STOP = 0, 1, 2
@@ -70,7 +71,17 @@ def train(
             _loop(trainer, dev_cache, reporter, pace, clock)
     finally:
         if replicas > 1:
-            dist.destroy_process_group()
+            leave_group()
+
+
+def leave_group() -> None:
+    """The end of a replica's part in the group.
+
+    A thread of gloo's lets go of the last tensors in its own time and needs Python's lock for that. Should Python be ending by then,
+    the process aborts after all was done well. Asleep, this thread leaves the lock to it.
+    """
+    dist.destroy_process_group()
+    time.sleep(SETTLE)
 
 
 def open_caches(folders: Path | Sequence[Path]) -> FeatureCache:

@@ -17,6 +17,7 @@ from model.files import load_model
 from model.network import Network
 from training.batches import Batch, collate, plan_epoch
 from training.cache import FeatureCache
+from training.grow import grown
 from training.muon import Muon, hidden_matrices
 from training.objective import objective
 from training.optimize import add_l2, clip, flat_gradient, noisy_weights_of, update_average, weight_noise
@@ -189,10 +190,8 @@ class Trainer:
         self.average = state["average"]
 
     def warm_start(self, weights: dict[str, Tensor]) -> None:
-        """Takes over whatever weights fit from another run; the rest stays as initialised."""
-        own = self.network.state_dict()
-        fitting = {name: tensor for name, tensor in weights.items() if name in own and own[name].shape == tensor.shape}
-        self.network.load_state_dict(own | fitting)
+        """Takes over whatever weights fit from another run, a smaller network's too; the rest stays as initialised."""
+        self.network.load_state_dict(grown(self.network.state_dict(), weights))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from training.batches import Batch
 from training.cache import FeatureCache
 from training.objective import objective
 from training.recipe import Attention, Data, Recipe, WeightNoise
+from training.run import leave_group
 from training.trainer import CHECKPOINT, Trainer
 
 NOISY = replace(RECIPE, weight_noise=WeightNoise(deviation=0.05, from_step=2))
@@ -115,7 +116,7 @@ def replica(rank: int, port: int, folder: Path, out: Path) -> None:
     losses = [None, None]
     dist.all_gather_object(losses, first[0]["ctc"])
     assert losses[0] != losses[1]  # and learn from different batches
-    dist.destroy_process_group()
+    leave_group()
 
 
 def test_two_replicas_resume_exactly(cache_folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""A larger network that begins as a smaller one was (after Chen, Goodfellow and Shlens, "Net2Net", 2016, arXiv:1511.05641).
+
+New units listen to everything, as initialised, but those that were there do not listen to them yet: the larger network says what the
+smaller one says, until training finds a use for the rest.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from torch import Tensor
+
+GATES = 4
+FIRST_INPUTS = "encoder.lstms.0.lstm.weight_ih_l0"  # its columns are what the convolutions give
+
+
+def grown(initialized: dict[str, Tensor], weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a network, from its own initial ones and those of a smaller network.
+
+    LSTMs, projections and the decoder may grow. What has another shape in any other way stays as initialised.
+    """
+    result = {}
+    for name, own in initialized.items():
+        old = weights.get(name)
+        result[name] = own if old is None else old if old.shape == own.shape else _corner(name, initialized, weights)
+    return result
+
+
+def _corner(name: str, initialized: dict[str, Tensor], weights: dict[str, Tensor]) -> Tensor:
+    own, old = initialized[name].clone(), weights[name]
+    convolved = "conv" in name or (name == FIRST_INPUTS and own.shape[1] != old.shape[1])
+    if own.dim() != old.dim() or convolved:
+        return own
+    pairs = [list(zip(_blocks(name, dim, initialized), _blocks(name, dim, weights), strict=True)) for dim in range(own.dim())]
+    if any(large < small for sides in pairs for large, small in sides):
+        return own
+    for chosen in product(*map(_ranges, pairs)):
+        into, there, block = zip(*chosen, strict=True)
+        if own.dim() == 2:
+            own[into[0], block[1]] = 0.0  # what there was does not listen to what is new
+        own[into] = old[there]
+    return own
+
+
+def _blocks(name: str, dim: int, weights: dict[str, Tensor]) -> list[int]:
+    """Of which parts the rows or the columns of a tensor are made: those of an LSTM's gates, or those of joined inputs."""
+    size, memory = weights[name].shape[dim], weights["ctc.weight"].shape[1]
+    if dim == 0 and ".lstm." in name:
+        return [size // GATES] * GATES
+    if dim == 1 and name == "decoder.lstm.weight_ih_l0":
+        return [size - memory, memory]
+    if dim == 1 and name == "decoder.output.weight" and size > memory:
+        return [memory, size - memory]
+    return [size]
+
+
+def _ranges(sides: list[tuple[int, int]]) -> list[tuple[slice, slice, slice]]:
+    """For each part: where the old one goes, where it was, and the whole of the new one."""
+    found, large_start, small_start = [], 0, 0
+    for large, small in sides:
+        into = slice(large_start, large_start + small)
+        found.append((into, slice(small_start, small_start + small), slice(large_start, large_start + large)))
+        large_start, small_start = large_start + large, small_start + small
+    return found
