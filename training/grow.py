@@ -1,7 +1,7 @@
 """A larger network that begins as a smaller one was (after Chen, Goodfellow and Shlens, "Net2Net", 2016, arXiv:1511.05641).
 
-New units listen to everything, as initialised, but those that were there do not listen to them yet: the larger network says what the
-smaller one says, until training finds a use for the rest.
+New units listen to everything, as initialised, but those that were there do not listen to them yet: the larger network says what
+the smaller one says, until training finds a use for the rest.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def train(
 def leave_group() -> None:
     """The end of a replica's part in the group.
 
-    A thread of gloo's lets go of the last tensors in its own time and needs Python's lock for that. Should Python be ending by then,
+    A thread of gloo's lets go of the last tensors in its own time and needs Python's lock for that. Should Python be ending then,
     the process aborts after all was done well. Asleep, this thread leaves the lock to it.
     """
     dist.destroy_process_group()
