@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,6 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    _open_standard_streams()
     chosen = build_parser().parse_args(arguments)
     try:
         return int(chosen.run(chosen))
@@ -34,6 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f'monoscribe {chosen.command}: needs {error.name}; pip install "monoscribe[{chosen.extra}]"', file=sys.stderr)
         return 2
+
+
+def _open_standard_streams() -> None:
+    """Where whoever started us closed one, Python has None, and the next file that is opened would take its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open)
 
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -15,12 +15,12 @@ SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 
 def stream_address(url: str) -> str:
     """`localhost:8000`, `https://host/base` or the whole address: all become the address of the stream."""
-    parts = urlsplit(url if "://" in url else f"ws://{url}")
     try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    if parts.scheme not in SCHEMES or not parts.hostname or port == 0:
+        parts = urlsplit(url if "://" in url else f"ws://{url}")
+        is_usable = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        is_usable = False
+    if not is_usable:
         raise ClientError(f"server={url}: expected an address such as 127.0.0.1:8000 or wss://speech.example.org.")
     path = parts.path.rstrip("/")
     if not path.endswith(STREAM_PATH):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Iterator
@@ -19,7 +18,7 @@ from client.events import AudioError, ClientError, ConnectionFailedError, Event,
 from client.feed import feeding, paced
 from client.files import AudioSource, read_audio
 from client.flags import AUDIO_FAILED, INTERRUPTED, SERVER_FAILED, USAGE, UsageError, output_paths, session_options
-from client.output import Output
+from client.output import Output, OutputError, StdoutError
 from client.progress import BarView, LiveView, View
 from client.session import connect
 
@@ -52,11 +51,10 @@ def run(chosen: argparse.Namespace) -> int:
             return asyncio.run(_run(chosen))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return AUDIO_FAILED
     except UsageError as error:
         return _complain(error, USAGE)
+    except OutputError as error:
+        return _complain(error, AUDIO_FAILED)
     except ClientError as error:
         return _complain(error, SERVER_FAILED)
 
@@ -85,7 +83,7 @@ async def _run(chosen: argparse.Namespace) -> int:
                 view.show(f"==> {path} <==\n")
             try:
                 await _transcribe(path, output, recognition, chosen, view)
-            except (ConnectionFailedError, ServerError):
+            except (ConnectionFailedError, ServerError, StdoutError):
                 raise
             except ClientError as error:  # of this file; the others may be better
                 view.say(f"monoscribe file: {error}")
@@ -124,5 +122,6 @@ def _watched(path: str, audio: AudioSource, view: View, realtime: bool) -> Itera
 
 
 def _complain(error: ClientError, code: int) -> int:
-    print(f"monoscribe file: {error}", file=sys.stderr)
+    if not isinstance(error.__cause__, BrokenPipeError):  # whoever read our output has seen enough
+        print(f"monoscribe file: {error}", file=sys.stderr)
     return code

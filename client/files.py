@@ -47,6 +47,8 @@ def read_audio(path: str | PathLike[str]) -> Iterator[AudioSource]:
         raise AudioError(f"{file}: there is no such file.")
     if file.is_dir():
         raise AudioError(f"{file}: is a folder; expected an audio file.")
+    if file.is_file() and file.stat().st_size == 0:
+        raise AudioError(f"{file}: is empty; expected an audio file.")
     with _read_file(file, str(file)) as source:
         yield source
 
@@ -79,7 +81,8 @@ def _read_through_ffmpeg(path: Path, name: str, reason: str) -> Iterator[AudioSo
     ffmpeg = shutil.which("ffmpeg")
     if ffmpeg is None:
         raise AudioError(f"{name}: cannot be read ({reason}); install ffmpeg, or convert it to wav, flac, ogg or mp3.")
-    command = [ffmpeg, "-nostdin", "-v", "error", "-i", str(path), "-vn", "-f", "s16le", "-ac", "1", "-ar", str(FFMPEG_RATE), "-"]
+    address = f"file:{path}"  # of "10:30 talk.m4a" it would take the 10 for a protocol
+    command = [ffmpeg, "-nostdin", "-v", "error", "-i", address, "-vn", "-f", "s16le", "-ac", "1", "-ar", str(FFMPEG_RATE), "-"]
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
         assert process.stdout is not None
@@ -90,7 +93,7 @@ def _read_through_ffmpeg(path: Path, name: str, reason: str) -> Iterator[AudioSo
             if process.wait() != 0:
                 complaints.seek(0)
                 said = complaints.read().decode(errors="replace").strip().splitlines()
-                why = said[-1].removeprefix(f"{path}: ") if said else f"ffmpeg ends with {process.returncode}"
+                why = said[-1].removeprefix(f"{address}: ") if said else f"ffmpeg ends with {process.returncode}"
                 raise AudioError(f"{name}: cannot be read: {why.rstrip('.')}.")
 
         try:

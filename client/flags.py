@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from client.address import stream_address
 from client.events import ClientError
 from client.formats import FORMATS, SUFFIXES, Format
 
@@ -56,6 +57,10 @@ def _use_epilog(parser: argparse.ArgumentParser) -> None:
 
 
 def session_options(chosen: argparse.Namespace) -> dict[str, Any]:
+    try:
+        stream_address(chosen.server)
+    except ClientError as error:  # no fault of a file, nor of a server
+        raise UsageError(f"--{error}") from error
     return {"api_key": read_key(chosen.key_file), "endpointing": chosen.endpointing, "beam": chosen.beam}
 
 
@@ -63,9 +68,12 @@ def read_key(path: str) -> str:
     if not path:
         return ""
     try:
-        return Path(path).read_text().strip()
+        key = Path(path).read_text(errors="replace").strip()
     except OSError as error:
         raise UsageError(f"--key-file={path}: {error.strerror}.") from error
+    if not key.isprintable() or not key.isascii():  # another line, or something that no header can carry
+        raise UsageError(f"--key-file={path}: expected nothing but a key, of printable ASCII.")
+    return key
 
 
 def output_paths(chosen: argparse.Namespace) -> list[Path | None]:

@@ -6,9 +6,10 @@ import argparse
 import asyncio
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _complain(error: ClientError, code: int) -> int:
-    print(f"monoscribe mic: {error}", file=sys.stderr)
+    if not isinstance(error.__cause__, BrokenPipeError):  # whoever read our output has seen enough
+        print(f"monoscribe mic: {error}", file=sys.stderr)
     return code
 
 
@@ -129,8 +131,15 @@ def _recording(path: str, rate: int) -> Iterator[Callable[[Samples], None]]:
         raise OutputError(
             f"--save={path}: cannot be written ({error}); expected a name that ends in .wav, .flac or .ogg."
         ) from error
+
+    def write(samples: Samples) -> None:
+        try:
+            file.write(samples)
+        except soundfile.LibsndfileError as error:
+            raise OutputError(f"--save={path}: breaks off ({error}); is there no room left?") from error
+
     with file:
-        yield file.write
+        yield write
 
 
 @contextmanager
@@ -158,8 +167,11 @@ def keep_untold(session: Session) -> str:
     audio = session.untold()
     if not audio:
         return "Everything that was said before has been transcribed."
-    path = Path(time.strftime("monoscribe-%Y%m%d-%H%M%S.wav"))
     samples = np.frombuffer(audio, "<i2")
-    seconds = len(samples) / session.options.sample_rate
-    soundfile.write(path, samples, session.options.sample_rate, subtype="PCM_16")
-    return f"The last {seconds:.0f} s were not transcribed; they are in {path}, for `monoscribe file {path}`."
+    lost = f"The last {len(samples) / session.options.sample_rate:.0f} s were not transcribed"
+    for folder in (Path(), Path(tempfile.gettempdir())):
+        path = folder / time.strftime("monoscribe-%Y%m%d-%H%M%S.wav")
+        with suppress(soundfile.LibsndfileError):
+            soundfile.write(path, samples, session.options.sample_rate, subtype="PCM_16")
+            return f"{lost}; they are in {path}, for `monoscribe file {path}`."
+    return f"{lost}, and could not be kept: neither this folder nor that of temporary files can be written."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -13,6 +16,19 @@ from client.formats import Format, Transcript, Writer
 
 class OutputError(ClientError):
     """A file that cannot be written."""
+
+
+class StdoutError(OutputError):
+    """Of standard output: no other file will fare better."""
+
+
+def write_stdout(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is in its buffer would fail again at the end
+        raise StdoutError(f"standard output: cannot be written: {error.strerror}.") from error
 
 
 class Output:
@@ -46,7 +62,8 @@ class Output:
             self._write(self._writer.end(self.transcript, **self._extra))
         finally:
             if self._file is not None:
-                self._file.close()
+                with suppress(OSError):  # what could not be written has been said
+                    self._file.close()
 
     def _write(self, text: str) -> None:
         if not text:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from client.events import Event, Status
 from client.files import AudioSource
+from client.output import write_stdout
 from client.screen import Screen
 
 
@@ -66,8 +67,7 @@ class BarView:
         if self._is_on_stdout:
             self._console.out(text, end="")
         else:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            write_stdout(text)
 
     def say(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)

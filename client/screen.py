@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text as Styled
 
 from client.events import Complaint, Event, Interrupted, Resumed, Segment, Status, Text
+from client.output import write_stdout
 
 METER_WIDTH = 16
 QUIETEST = -60.0  # dB of full scale, at the meter's left end
@@ -58,8 +59,7 @@ class Screen:
         if self.is_on_stdout:
             self._console.out(text, end="")
         else:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            write_stdout(text)
 
     def say(self, sentence: str) -> None:
         """For the person, not for the transcript."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -82,11 +83,15 @@ def test_reads_what_libsndfile_reads(
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg (Debian: ffmpeg)")
 def test_reads_the_rest_through_ffmpeg(
-    server: RunningServer, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: RunningServer, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["ffmpeg", "-v", "error", "-i", str(recordings / "1.wav"), str(tmp_path / "a.m4a")]
     subprocess.run(command, check=True)
     assert run("--server", server.url, tmp_path / "a.m4a") == 0
+    assert capsys.readouterr().out.strip()
+    (tmp_path / "a.m4a").rename(tmp_path / "10:30 talk.m4a")
+    monkeypatch.chdir(tmp_path)
+    assert run("--server", server.url, "10:30 talk.m4a") == 0, "not a protocol that is called 10"
     assert capsys.readouterr().out.strip()
     (tmp_path / "b.m4a").write_bytes(b"no audio at all")
     assert run("--server", server.url, tmp_path / "b.m4a") == 1
@@ -141,6 +146,45 @@ def test_one_bad_file_does_not_spoil_the_others(
     assert capsys.readouterr().err == f"monoscribe file: {recordings / 'missing.wav'}: there is no such file.\n"
 
 
+def test_an_empty_file_is_called_empty(server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.wav").touch()
+    assert run("--server", server.url, tmp_path / "a.wav") == 1
+    assert capsys.readouterr().err == f"monoscribe file: {tmp_path / 'a.wav'}: is empty; expected an audio file.\n"
+
+
+@pytest.mark.parametrize(
+    ("redirection", "told"),
+    [
+        ("1.wav 2.wav > /dev/full", "standard output: cannot be written: No space left on device."),
+        ("--output /dev/full 1.wav", "/dev/full: cannot be written: No space left on device."),
+        ("--format json --output /dev/full 1.wav", "/dev/full: cannot be written: No space left on device."),
+        ("- <&-", "-: nothing came on standard input; expected audio"),
+    ],
+)
+def test_what_a_shell_can_do_to_it_is_one_sentence(server: RunningServer, recordings: Path, redirection: str, told: str) -> None:
+    done = run_in_shell(server, recordings, redirection)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"monoscribe file: {told}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(server: RunningServer, recordings: Path) -> None:
+    done = run_in_shell(server, recordings, "1.wav 2.wav 1.wav | head -c 4")
+    assert (done.stdout, done.stderr) == ("==> ", "")
+
+
+def test_nobody_needs_to_read_what_goes_into_a_file(server: RunningServer, recordings: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    assert run_in_shell(server, recordings, f"--output '{out}' 1.wav >&- 2>&- <&-").returncode == 0
+    assert out.read_text()
+
+
+def run_in_shell(server: RunningServer, folder: Path, arguments: str) -> subprocess.CompletedProcess[str]:
+    command = f"'{sys.executable}' -m monoscribe file --server {server.url} {arguments}"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+
+
 def test_exit_codes_of_what_the_server_cannot_do(
     recordings: Path, start_server: ServerFactory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +205,21 @@ def test_usage(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "two of the files would be written to" in capsys.readouterr().err
     assert run("--key-file", tmp_path / "none", one) == 2
     assert "--key-file=" in capsys.readouterr().err
+    for key in (b"two\nlines", b"\xff\xfe", "schlüssel".encode()):
+        (tmp_path / "key").write_bytes(key)
+        assert run("--key-file", tmp_path / "key", one) == 2
+        assert "expected nothing but a key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["", "ftp://host", "host:99999", "host:port", "http://[::1"])
+def test_an_address_that_is_none(address: str, recordings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--server", address, recordings / "1.wav", recordings / "2.wav") == 2
+    told = capsys.readouterr()
+    assert (
+        told.err
+        == f"monoscribe file: --server={address}: expected an address such as 127.0.0.1:8000 or wss://speech.example.org.\n"
+    )
+    assert told.out == ""
 
 
 @pytest.mark.parametrize("head", [12, 60_000])

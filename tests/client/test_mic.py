@@ -6,8 +6,10 @@ import asyncio
 import os
 import pty
 import re
+import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ import client
 import monoscribe
 from client.audio import Samples
 from client.mic_command import keep_untold
+from client.session import Session
 from model import Recognizer, StreamOptions
 from tests.client.conftest import Wire
 from tests.client.fake_sounddevice import HOST_ERROR, FakeSounddevice, PortAudioError
@@ -338,6 +341,57 @@ def test_what_no_server_came_back_for_is_kept(
     (kept,) = tmp_path.iterdir()
     assert sentence == f"The last 2 s were not transcribed; they are in {kept.name}, for `monoscribe file {kept.name}`."
     np.testing.assert_array_equal(soundfile.read(kept, dtype="float32")[0], samples)
+
+
+def test_what_cannot_be_kept_here_is_kept_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir("/proc/self")  # where not even root can write
+    session = Session("127.0.0.1:1", "", client.Options(), buffer_seconds=1, reconnect_seconds=1)
+    session._conversation.append(bytes(32_000))
+    sentence = keep_untold(session)
+    (kept,) = tmp_path.iterdir()
+    assert sentence.startswith(f"The last 1 s were not transcribed; they are in {kept}")
+    assert soundfile.info(kept).frames == 16_000
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/self")
+    assert keep_untold(session).startswith("The last 1 s were not transcribed, and could not be kept")
+
+
+def test_a_reader_that_has_seen_enough_ends_it(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `monoscribe mic | head -1`."""
+    FakeSounddevice(16_000).install(monkeypatch).played = noise(3, seed=28)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        assert monoscribe.main(["mic", "--server", server.url]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_recording_for_which_there_is_no_room(
+    server: RunningServer,
+    recognizer: Recognizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What came before is still said, and the file is whole as far as it goes."""
+    monkeypatch.chdir(tmp_path)
+    FakeSounddevice(16_000).install(monkeypatch).played = noise(6, seed=27)
+    _, most = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
+    try:
+        assert monoscribe.main(["mic", "--server", server.url, "--save", "out.wav"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    told = capsys.readouterr()
+    assert "monoscribe mic: --save=out.wav: breaks off (System error.); is there no room left?\n" in told.err
+    kept, _ = soundfile.read("out.wav", dtype="float32")
+    assert 2.9 < len(kept) / 16_000 < 3.2
+    np.testing.assert_array_equal(kept, noise(6, seed=27)[: len(kept)])
+    assert recognizer.transcribe(kept).text.startswith(" ".join(told.out.splitlines())[:20])
+    assert told.out.strip()
 
 
 def test_a_microphone_that_delivers_only_silence_is_pointed_out(
