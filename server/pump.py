@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.responses import JSONResponse
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from server.codec import parse_control, parse_query, to_json
 from server.hall import RETRY_AFTER, FullError, Hall
@@ -148,6 +148,8 @@ class Connection:
                 return attachment.close_code or ORDERLY
 
     async def _send(self, frame: Frame) -> None:
+        if self._websocket.application_state is WebSocketState.DISCONNECTED:  # reader and writer both send: the other one noticed
+            raise WebSocketDisconnect(BROKEN)
         try:
             async with asyncio.timeout(self._hall.settings.send_seconds):
                 await (self._websocket.send_text(frame) if isinstance(frame, str) else self._websocket.send_bytes(frame))

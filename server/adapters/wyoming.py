@@ -105,24 +105,29 @@ class Connection:
 
     async def _serve(self) -> None:
         while (event := await self._next()) is not None:
-            if Describe.is_type(event.type):
-                await self._send(describe(self._hall.model))
-            elif Ping.is_type(event.type):
-                await self._send(Pong(Ping.from_event(event).text))
-            elif Transcribe.is_type(event.type):
-                check_language("language", event.data.get("language"))
-            elif AudioStart.is_type(event.type):
+            if AudioStart.is_type(event.type):
                 if not await self._transcribe(read_start(event)):
                     return
             elif AudioChunk.is_type(event.type) or AudioStop.is_type(event.type):
                 raise refused("type", event.type, "audio-start before")
+            else:
+                await self._answer(event)
+
+    async def _answer(self, event: Event) -> None:
+        """What has nothing to do with audio, and may come at any time."""
+        if Describe.is_type(event.type):
+            await self._send(describe(self._hall.model))
+        elif Ping.is_type(event.type):
+            await self._send(Pong(Ping.from_event(event).text))
+        elif Transcribe.is_type(event.type):
+            check_language("language", event.data.get("language"))
 
     async def _transcribe(self, start: Start) -> bool:
         """Returns whether the recording came to its end; if the server ended it, what the client still sends means nothing."""
         live = self._hall.open()
         attachment = live.attach()
         live.feed(start)
-        listening = asyncio.create_task(self._listen(live), name="wyoming listening")
+        listening = asyncio.create_task(self._listen(live, start), name="wyoming listening")
         telling = asyncio.create_task(self._tell(attachment), name="wyoming telling")
         try:
             await asyncio.wait({listening, telling}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,14 +141,17 @@ class Connection:
             telling.cancel()
             await asyncio.gather(listening, telling, return_exceptions=True)
 
-    async def _listen(self, live: Live) -> None:
+    async def _listen(self, live: Live, start: Start) -> None:
         while (event := await self._next()) is not None:
             if AudioChunk.is_type(event.type):
+                check_chunk(event, start)
                 await live.line.room()
                 live.feed(Audio(event.payload or b""))
             elif AudioStop.is_type(event.type):
                 live.feed(Stop())
                 return
+            else:
+                await self._answer(event)
         raise EOFError
 
     async def _tell(self, attachment: Attachment) -> None:
@@ -200,6 +208,14 @@ def read_start(event: Event) -> Start:
         channels=read_number("channels", event.data.get("channels"), 1, 8),
         status_interval=0,
     )
+
+
+def check_chunk(event: Event, start: Start) -> None:
+    """Every chunk says once more what it is: what contradicts the start would be heard as nonsense."""
+    for name, begun in (("rate", start.sample_rate), ("width", SAMPLE_BYTES), ("channels", start.channels)):
+        value = event.data.get(name, begun)
+        if value != begun:
+            raise refused(name, value, f"{begun}, as in audio-start")
 
 
 def describe(name: str) -> Info:

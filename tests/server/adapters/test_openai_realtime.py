@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from openai import AsyncOpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
+from starlette.websockets import WebSocket
 
 from model import Recognizer, Segment, StreamOptions
+from server.adapters.openai_realtime import Realtime
 from server.audio import Samples
+from server.pump import serve_websocket
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
 from tests.server.talk import chunks, connected
 
@@ -173,3 +176,38 @@ async def test_the_server_speaks_first_however_quick_the_client_is(server: Runni
             await socket.send('{"type": "session.update", "session": {"type": "transcription"}}')
             heard = [json.loads(await asyncio.wait_for(socket.recv(), 60))["type"] for _ in range(2)]
             assert heard == ["session.created", "session.updated"]
+
+
+async def test_a_client_that_vanishes_between_two_answers_is_no_error(
+    server: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session's text fails to reach it; at that very moment a message of it is to be answered, too."""
+    audio = base64.b64encode(pcm(SAMPLES)).decode()
+    frames: list[dict[str, Any]] = [{"type": "websocket.connect"}, told(type="input_audio_buffer.append", audio=audio)]
+    tried: list[str] = []
+
+    async def converse() -> None:
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if frames:
+                return frames.pop(0)
+            await gone.wait()
+            return told(type="session.update", session={"type": "transcription"})
+
+        async def send(message: Any) -> None:
+            tried.append(json.loads(message["text"])["type"] if "text" in message else message["type"])
+            if len(tried) > 2:
+                gone.set()
+                raise BrokenPipeError
+
+        scope = {"type": "websocket", "headers": [], "query_string": b"", "path": "/v1/realtime"}
+        await serve_websocket(WebSocket(scope, receive, send), server.hall, Realtime(), {})
+
+    await asyncio.wait_for(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(converse(), server.loop)), 60)
+    assert tried == ["websocket.accept", "session.created", "input_audio_buffer.speech_started"]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def told(**fields: object) -> dict[str, Any]:
+    return {"type": "websocket.receive", "text": json.dumps(fields)}

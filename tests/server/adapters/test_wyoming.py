@@ -76,6 +76,36 @@ async def test_what_there_is(port: int) -> None:
         assert Pong.from_event(await read(client)).text == "hm"
 
 
+@pytest.mark.usefixtures("wyoming")
+async def test_questions_in_the_middle_of_a_recording(port: int) -> None:
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        await client.write_event(AudioStart(16_000, 2, 1).event())
+        assert TranscriptStart.is_type((await read(client)).type)
+        await client.write_event(Ping("hm").event())
+        assert Pong.from_event(await read(client)).text == "hm"
+        await client.write_event(Describe().event())
+        assert Info.is_type((await read(client)).type)
+        await client.write_event(Transcribe(language="de").event())
+        assert Error.from_event(await read(client)).text.startswith("language=de: expected en")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "complaint"),
+    [
+        (AudioChunk(8_000, 2, 1, bytes(320)), "rate=8000: expected 16000, as in audio-start"),
+        (AudioChunk(16_000, 4, 1, bytes(320)), "width=4: expected 2, as in audio-start"),
+        (AudioChunk(16_000, 2, 2, bytes(320)), "channels=2: expected 1, as in audio-start"),
+    ],
+)
+@pytest.mark.usefixtures("wyoming")
+async def test_a_chunk_that_contradicts_the_start(port: int, chunk: AudioChunk, complaint: str) -> None:
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        await client.write_event(AudioStart(16_000, 2, 1).event())
+        assert TranscriptStart.is_type((await read(client)).type)
+        await client.write_event(chunk.event())
+        assert Error.from_event(await read(client)).text == complaint
+
+
 @pytest.mark.parametrize(
     ("event", "complaint"),
     [
