@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,7 +28,7 @@ from server.messages import Error, ProtocolError, ServerMessage
 from server.metrics import Metrics
 from server.pump import POLICY, Dialect, Native, refuse, serve_websocket
 from server.relay import Relay
-from server.rest import error_response, refuse_full, refuse_protocol_error, router
+from server.rest import error_response, refuse_full, refuse_protocol_error, refuse_request, router
 from server.settings import Settings
 
 PAGE = Path(__file__).parent / "page"
@@ -66,6 +67,7 @@ def create_app(settings: Settings, recognizer: Recognizer, relay: Relay | None =
     app.state.metrics = metrics
     app.add_exception_handler(ProtocolError, refuse_protocol_error)
     app.add_exception_handler(FullError, refuse_full)
+    app.add_exception_handler(HTTPException, refuse_request)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     app.add_middleware(AccessControl, access=access, metrics=metrics)
     if settings.origins:

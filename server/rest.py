@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
 
 from server import formats
 from server.codec import to_json
@@ -67,8 +68,22 @@ async def transcribe(
 
 @router.get("/models", summary="The model that is served")
 async def models(request: Request) -> dict[str, Any]:
-    entry = {"id": request.app.state.hall.model, "object": "model", "created": 0, "owned_by": "monoscribe"}
-    return {"object": "list", "data": [entry]}
+    return {"object": "list", "data": [_describe(request.app.state.hall.model)]}
+
+
+@router.get("/models/{name:path}", summary="The same, by its name")
+async def model(request: Request, name: str) -> dict[str, Any]:
+    known = request.app.state.hall.model
+    if name != known:
+        raise HTTPException(404, f"expected {known}")
+    return _describe(known)
+
+
+async def refuse_request(request: Request, problem: Exception) -> Response:
+    """What is not served here, said in the form of all other errors: clients of others look for their message there."""
+    assert isinstance(problem, HTTPException)
+    message = f"{request.method} {request.url.path[:80]}: {problem.detail}; /docs tells what is served"
+    return JSONResponse({"error": {"code": "not_served", "message": message}}, problem.status_code, problem.headers)
 
 
 async def refuse_protocol_error(request: Request, problem: Exception) -> Response:
@@ -80,6 +95,10 @@ async def refuse_full(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, FullError)
     request.app.state.metrics.failed(problem.error)
     return error_response(problem.error, 503)
+
+
+def _describe(model: str) -> dict[str, Any]:
+    return {"id": model, "object": "model", "created": 0, "owned_by": "monoscribe"}
 
 
 def error_response(error: Error, status: int) -> Response:

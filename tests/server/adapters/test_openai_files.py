@@ -94,6 +94,11 @@ async def test_no_audio(client: AsyncOpenAI) -> None:
             pass
 
 
+async def test_what_is_not_served_at_all_is_said(client: AsyncOpenAI) -> None:
+    with pytest.raises(openai.APIStatusError, match="POST /v1/embeddings: Method Not Allowed; /docs tells what is served"):
+        await client.embeddings.create(input="hello", model="gibberish")
+
+
 async def test_keys_and_models(start_server: ServerFactory, text: str) -> None:
     server = start_server(api_keys="secret")
     async with AsyncOpenAI(base_url=server.url + "/v1", api_key="wrong", max_retries=0) as client:
@@ -101,4 +106,7 @@ async def test_keys_and_models(start_server: ServerFactory, text: str) -> None:
             await client.audio.transcriptions.create(file=FILE, model="whisper-1")
     async with AsyncOpenAI(base_url=server.url + "/v1", api_key="secret", max_retries=0) as client:
         assert [model.id async for model in client.models.list()] == ["gibberish"]
+        assert (await client.models.retrieve("gibberish")).id == "gibberish"
+        with pytest.raises(openai.NotFoundError, match="GET /v1/models/whisper-1: expected gibberish"):
+            await client.models.retrieve("whisper-1")
         assert (await client.audio.transcriptions.create(file=FILE, model="gibberish")).text == text
