@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_evaluate(commands)
     _add_pseudo_label(commands)
+    _add_language(commands)
     _add_benchmark(commands)
     return parser
 
@@ -121,6 +122,20 @@ def _pseudo_label(chosen: argparse.Namespace) -> int:
     from training.commands import run_pseudo_label
 
     return run_pseudo_label(chosen)
+
+
+def _add_language(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from training.flags import add_language_flags
+
+    parser = commands.add_parser("language", help="build the language model of the beam search from text")
+    add_language_flags(parser)
+    parser.set_defaults(run=_language, extra="train")
+
+
+def _language(chosen: argparse.Namespace) -> int:
+    from training.commands import run_language
+
+    return run_language(chosen)
 
 
 def _add_benchmark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -3,7 +3,8 @@
 Hypotheses walk over the memory together, entry by entry. At each entry a hypothesis waits for the next one, with probability
 1 - p, or stops, with probability p, and branches into its best symbols; unless the process is strict, each branch looks at the
 same entry again. So a hypothesis's score is the probability of all its decisions, those to wait included, and ways to say the same
-symbols add up. Where p is 0 or 1 that is the paper's search. Characters on which all hypotheses agree are final.
+symbols add up. Where p is 0 or 1 that is the paper's search. Characters on which all hypotheses agree are final. A language model,
+where there is one, has its say on every character (shallow fusion).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.nn import functional
 
 from model.decoder import DecoderState
 from model.hard import HardDecoder, HardState, Said, WindowState
+from model.language import Reading
 from model.network import Network
 
 
@@ -29,6 +31,8 @@ class BeamConfig:
 
     width: int = 8
     threshold: float = 3.0
+    language: float = 0.3  # weight of the language model's log probability
+    length: float = 0.3  # added for every character that it has its say on, or it would rather have fewer of them
 
     def __post_init__(self) -> None:
         if not isinstance(self.width, int) or not 1 <= self.width <= 32:
@@ -43,6 +47,7 @@ class Hypothesis:
     score: float  # log probability
     said: tuple[Symbol, ...]  # beyond what is certain
     ended: bool = False
+    reading: Reading | None = None  # where the language model has got to
 
     @property
     def symbols(self) -> tuple[int, ...]:
@@ -64,6 +69,7 @@ class BeamDecoder:
     """Beam search for one stream: the state is the hypotheses, and one row of tensors for each."""
 
     def __init__(self, network: Network, config: BeamConfig) -> None:
+        self._language = network.language if config.language else None
         self._hard = HardDecoder(network.decoder, network.symbols)
         self._config = config
         self._symbols = network.symbols
@@ -71,7 +77,7 @@ class BeamDecoder:
         self.reset()
 
     def reset(self) -> None:
-        self._hypotheses = [Hypothesis(0.0, ())]
+        self._hypotheses = [Hypothesis(0.0, (), reading=self._language.start() if self._language else None)]
         self._state = self._hard.initial_state(1)
 
     def __call__(self, memory: Tensor, allowed: Tensor) -> list[Said]:
@@ -181,11 +187,19 @@ class BeamDecoder:
         for index, (row, stop) in enumerate(stopping.items()):
             parent = self._hypotheses[row]
             for score, symbol in zip(scores[index].tolist(), symbols[index].tolist(), strict=True):
+                likely, reading = self._read(parent.reading, symbol)
                 said = (*parent.said, (symbol, math.exp(score)))
-                _add(
-                    candidates, Candidate(Hypothesis(parent.score + stop + score, said, symbol == self._symbols.end), index, symbol)
-                )
+                hypothesis = Hypothesis(parent.score + stop + score + likely, said, symbol == self._symbols.end, reading)
+                _add(candidates, Candidate(hypothesis, index, symbol))
         return after
+
+    def _read(self, reading: Reading | None, symbol: int) -> tuple[float, Reading | None]:
+        """What the language model adds to the score of a symbol, and where it has got to then."""
+        written = self._symbols.written(symbol)
+        if self._language is None or reading is None or not written:
+            return 0.0, reading
+        likely, reading = self._language.read(reading, written)
+        return self._config.language * likely + self._config.length, reading
 
     def _common(self) -> int:
         """How many symbols all hypotheses agree on."""
@@ -200,7 +214,7 @@ class BeamDecoder:
     def _commit(self, count: int) -> list[Symbol]:
         """Makes the first `count` symbols of the best hypothesis final."""
         final = list(self._best().said[:count])
-        self._hypotheses = [Hypothesis(h.score, h.said[count:], h.ended) for h in self._hypotheses]
+        self._hypotheses = [replace(hypothesis, said=hypothesis.said[count:]) for hypothesis in self._hypotheses]
         return final
 
 

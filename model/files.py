@@ -1,4 +1,4 @@
-"""Model files: a folder with the weights as safetensors and one JSON beside them. Loading runs no code from either."""
+"""Model files: a folder with weights as safetensors, one JSON, and perhaps a language model. Loading runs no code from them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from model.config import ModelConfig, config_from_dict, config_to_dict, expect
 from model.decoder import Decoder
 from model.encoder import Encoder
+from model.language import LANGUAGE_FILE, load_language
 from model.network import Network
 from model.symbols import SymbolTable
 
@@ -72,6 +73,11 @@ def load_model(folder: Path) -> tuple[Network, ModelCard]:
         raise ModelFileError(f"{folder / WEIGHTS_FILE}: {found} numbers: expected {asked}, as {CARD_FILE} says")
     network = Network(config, symbols)
     _set_weights(network, weights, folder / WEIGHTS_FILE)
+    if (folder / LANGUAGE_FILE).exists():
+        try:
+            network.language = load_language(folder / LANGUAGE_FILE)
+        except ValueError as error:
+            raise ModelFileError(str(error)) from error
     return network.eval().requires_grad_(False), card
 
 

@@ -1,4 +1,4 @@
-"""All that has parameters: front end, encoder, CTC head, decoder."""
+"""All that has parameters: front end, encoder, CTC head, decoder; and the language model, if there is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from model.config import ModelConfig
 from model.decoder import Decoder
 from model.encoder import Encoder
 from model.features import Features
+from model.language import Language
 from model.symbols import SymbolTable
 
 
@@ -16,6 +17,7 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.symbols = symbols
+        self.language: Language | None = None  # for the beam search
         self.features = Features(config.features)
         self.encoder = Encoder(config.encoder, config.features.bins)
         self.ctc = nn.Linear(config.encoder.output_size, len(symbols))

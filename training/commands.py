@@ -1,4 +1,4 @@
-"""What the commands `train`, `evaluate` and `pseudo-label` do."""
+"""What the commands `train`, `evaluate`, `pseudo-label` and `language` do."""
 
 from __future__ import annotations
 
@@ -78,4 +78,15 @@ def run_pseudo_label(chosen: argparse.Namespace) -> int:
         chosen.model, chosen.data, chosen.out, decoder=chosen.decoder, filters=filters, jobs=chosen.jobs, cache=chosen.cache
     )
     print(f"{chosen.out}: kept {kept} of {heard} recordings")
+    return 0
+
+
+@in_one_sentence
+def run_language(chosen: argparse.Namespace) -> int:
+    from training.language import Pruning, build_language, read_sentences
+
+    pruning = Pruning(vocabulary=chosen.vocabulary, bigram=chosen.bigrams, trigram=chosen.trigrams)
+    texts = [words for path in chosen.texts for words in read_sentences(path)]
+    held = build_language(texts, chosen.out, pruning)
+    print(f"{chosen.out}: " + ", ".join(f"{count} {name}" for name, count in held.items()))
     return 0
