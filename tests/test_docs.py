@@ -61,6 +61,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clips = [dict(path=clip.path.name, text=clip.text, speaker=clip.speaker, set=clip.part) for clip in write_clips(folder)]
     for name in ("train", "dev", "unlabelled"):
         write_manifest(folder / f"{name}.tsv", clips)
+    for name in ("books", "sentences"):
+        (folder / f"{name}.txt").write_text("A cab, a bad cab. A cab!\n\nDad had a cab.\n")
     write_wsj(folder / "corpora" / "wsj")
     write_timit(folder / "corpora" / "timit")
     save_model(folder / "talkative", random_network(), ModelCard("talkative"), torch.float32)

@@ -17,6 +17,7 @@ from torch.distributed.run import get_args_parser
 import monoscribe
 from model import Recognizer
 from model.files import ModelCard, save_model
+from model.language import load_language
 from model.network import Network
 from tests.conftest import SMALL, babble, random_network
 from tests.training.conftest import TEXTS, TINY
@@ -255,3 +256,29 @@ def test_a_missing_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=200)
     assert done.stderr == 'monoscribe evaluate: needs jiwer; pip install "monoscribe[train]"\n'
     assert done.returncode == 2
+
+
+def test_a_language_model_from_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, out = tmp_path / "book.txt", tmp_path / "model" / "language.safetensors"
+    text.write_text("the cat sat. the cat sat. the dog\n")
+    assert monoscribe.main(["language", str(text), "--out", str(out), "--trigrams", "2"]) == 0
+    assert "3 words, 4 bigrams, 3 trigrams" in capsys.readouterr().out
+    assert load_language(out).words == ["", "cat", "sat", "the"]
+    assert monoscribe.main(["language", str(text), str(text), "--out", str(out)]) == 0
+    assert "dog" in load_language(out).words  # named twice, it counts twice
+
+
+def test_text_that_makes_no_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_bytes(b"caf\xe9")
+    out = ["--out", str(tmp_path / "language.safetensors")]
+    for arguments, reason in (
+        ([str(tmp_path / "absent.txt")], "No such file"),
+        ([str(tmp_path)], "Is a directory"),
+        ([str(wrong)], "not UTF-8 at byte 3"),
+        ([str(wrong), "--vocabulary", "100000"], "vocabulary=100000: expected 1..65534"),
+        ([str(wrong), "--bigrams", "0"], "bigrams=0: expected at least 1"),
+    ):
+        assert monoscribe.main(["language", *arguments, *out]) == 2
+        assert reason in capsys.readouterr().err
+    assert not (tmp_path / "language.safetensors").exists()
