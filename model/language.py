@@ -109,20 +109,27 @@ def load_language(path: Path) -> Language:
         words = bytes(arrays["words"]).decode().split("\n")
         bigrams = _level(arrays, "bigrams", len(words), len(words))
         trigrams = _level(arrays, "trigrams", len(bigrams.words), len(words))
-        unigrams = arrays["unigrams"].astype(np.float64)
+        unigrams = _probabilities(arrays, "unigrams")
     except (OSError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: not a language model: {error}") from error
     if words != sorted(set(words)) or words[0] != BOUNDARY or unigrams.shape != (len(words),):
         raise ValueError(f"{path}: expected sorted words, the boundary first, and one probability for each")
-    return Language(words, np.exp(unigrams), bigrams, trigrams)
+    return Language(words, unigrams, bigrams, trigrams)
 
 
 def _level(arrays: dict[str, Array], name: str, contexts: int, vocabulary: int) -> Level:
     """Each context has the number of its words and the logarithm of its rest, each word its index and logarithm."""
-    counts, words, logs, rest = (arrays[f"{name}.{part}"] for part in ("counts", "words", "logs", "rest"))
-    if counts.shape != (contexts,) or rest.shape != (contexts,) or words.shape != logs.shape or int(counts.sum()) != len(words):
+    counts, words = arrays[f"{name}.counts"], arrays[f"{name}.words"]
+    chances, rest = _probabilities(arrays, f"{name}.logs"), _probabilities(arrays, f"{name}.rest")
+    if counts.shape != (contexts,) or rest.shape != (contexts,) or words.shape != chances.shape or int(counts.sum()) != len(words):
         raise ValueError(f"{name} do not fit together")
     if len(words) and int(words.max()) >= vocabulary:
         raise ValueError(f"{name}: word {words.max()}: expected at most {vocabulary - 1}")
-    sums = np.concatenate([[0.0], np.cumsum(np.exp(logs.astype(np.float64)))])
-    return Level(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), words, sums, np.exp(rest.astype(np.float32)))
+    return Level(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), words, np.concatenate([[0.0], np.cumsum(chances)]), rest)
+
+
+def _probabilities(arrays: dict[str, Array], name: str) -> Array:
+    logs = arrays[name].astype(np.float64)
+    if not (logs <= 0).all() or not np.isfinite(logs).all():
+        raise ValueError(f"{name}: expected logarithms of probabilities")
+    return np.exp(logs)

@@ -132,7 +132,7 @@ def test_a_model_folder_may_hold_one(tmp_path: Path) -> None:
     assert "catalogue" in found.words
 
 
-@pytest.mark.parametrize("wrong", ["cut", "unsorted", "counts", "word", "missing"])
+@pytest.mark.parametrize("wrong", ["cut", "unsorted", "counts", "word", "missing", "chances", "rest"])
 def test_a_broken_one_is_named(tmp_path: Path, wrong: str) -> None:
     save_model(tmp_path, random_network(), ModelCard())
     path = tmp_path / LANGUAGE_FILE
@@ -144,6 +144,10 @@ def test_a_broken_one_is_named(tmp_path: Path, wrong: str) -> None:
         arrays["bigrams.counts"][0] += 1
     elif wrong == "word":
         arrays["trigrams.words"][0] = 60_000
+    elif wrong == "chances":
+        arrays["bigrams.logs"][0] = 1
+    elif wrong == "rest":
+        arrays["trigrams.rest"][0] = math.nan
     elif wrong == "missing":
         del arrays["unigrams"]
     content = safetensors.numpy.save(arrays)
