@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import av
@@ -12,6 +13,7 @@ import soxr
 
 from model.features import SAMPLE_RATE
 
+LOWEST_RATE, HIGHEST_RATE = 1000, 768_000
 Samples = npt.NDArray[np.float32]
 
 
@@ -21,12 +23,18 @@ class AudioError(ValueError):
 
 def read_audio(path: Path) -> Samples:
     """Mono samples at the model's rate: by libsndfile, or by ffmpeg what that does not read (SPHERE with shorten, AAC, …)."""
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError as error:  # a name that no file can have, a folder that may not be looked into
+        raise AudioError(f"{path}: {error.strerror}") from error
+    if not found:
         raise AudioError(f"{path}: no such file")
     try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except soundfile.LibsndfileError:
+        samples, rate = soundfile.read(os.fsencode(path), dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, MemoryError):  # a damaged header may claim any length
         samples, rate = _by_ffmpeg(path)
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise AudioError(f"{path}: {rate} Hz: expected {LOWEST_RATE}..{HIGHEST_RATE}")
     mono: Samples = samples.mean(axis=1)
     resampled: Samples = mono if rate == SAMPLE_RATE else soxr.resample(mono, rate, SAMPLE_RATE)
     return resampled
@@ -41,7 +49,7 @@ def _by_ffmpeg(path: Path) -> tuple[Samples, int]:
             frames = [converted for frame in container.decode(stream) for converted in resampler.resample(frame)]
             blocks = [frame.to_ndarray() for frame in (*frames, *resampler.resample(None))]
             rate = stream.rate
-    except (av.FFmpegError, IndexError) as error:
+    except (av.FFmpegError, IndexError, MemoryError, ValueError, OSError) as error:
         raise AudioError(f"{path}: {error}") from error
     if not blocks:
         raise AudioError(f"{path}: no audio")

@@ -18,13 +18,14 @@ import torch
 from tqdm import tqdm
 
 from model.config import FeatureConfig
-from model.features import HOP, OVERLAP, Features, clean
+from model.features import HOP, OVERLAP, SAMPLE_RATE, Features, clean
 from training.audio import AudioError, read_audio
 from training.corpora.utterance import Utterance as Utterance
 
 FEATURES_FILE = "mels.f16"
 INDEX_FILE = "index.json"
 CHUNK_OF_CLIPS = 64
+LONGEST = 3600  # seconds: what is longer takes too much memory as a whole
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,19 @@ class FeatureCache:
     """The features of one or more folders written by `build`, by utterance."""
 
     def __init__(self, *folders: Path) -> None:
-        indices = [json.loads((folder / INDEX_FILE).read_text()) for folder in folders]
-        self.bins: int = indices[0]["bins"]
-        for folder, index in zip(folders, indices, strict=True):
-            if index["bins"] != self.bins:
-                raise ValueError(f"{folder}: features of {index['bins']} bins; expected {self.bins}, as in {folders[0]}")
-        self.utterances = [
-            CachedUtterance(**entry, file=file) for file, index in enumerate(indices) for entry in index["utterances"]
-        ]
+        indices = [read_index(folder, file) for file, folder in enumerate(folders)]
+        self.bins = indices[0][0]
+        for folder, (bins, _) in zip(folders, indices, strict=True):
+            if bins != self.bins:
+                raise ValueError(f"{folder}: features of {bins} bins; expected {self.bins}, as in {folders[0]}")
+        self.utterances = [utterance for _, utterances in indices for utterance in utterances]
+        if not self.utterances:
+            raise ValueError(f"data: no utterances in {', '.join(map(str, folders))}")
         self._mels = [
             np.memmap(folder / FEATURES_FILE, dtype=np.float16, mode="r").reshape(-1, self.bins)
-            if index["utterances"]
+            if utterances
             else np.zeros((0, self.bins), np.float16)
-            for folder, index in zip(folders, indices, strict=True)
+            for folder, (_, utterances) in zip(folders, indices, strict=True)
         ]
 
     def mels(self, utterance: CachedUtterance) -> npt.NDArray[np.float16]:
@@ -63,10 +64,25 @@ class FeatureCache:
         return self._mels[utterance.file][utterance.first : utterance.first + utterance.frames]
 
 
-def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, workers: int = os.cpu_count() or 1) -> int:
-    """Writes the cache of `utterances` into `folder`, and returns how many could not be read (they are left out)."""
+def read_index(folder: Path, file: int) -> tuple[int, list[CachedUtterance]]:
+    """Bins and utterances of the cache `file`, checked against its features: a copy may have been cut off."""
+    try:
+        index = json.loads((folder / INDEX_FILE).read_text())
+        utterances = [CachedUtterance(**entry, file=file) for entry in index["utterances"]]
+        needed = max((utterance.first + utterance.frames for utterance in utterances), default=0)
+        bins = int(index["bins"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / INDEX_FILE}: no table of a feature cache: {error}") from error
+    frames = (folder / FEATURES_FILE).stat().st_size / np.dtype(np.float16).itemsize / max(1, bins)
+    if frames < needed or frames % 1:
+        raise ValueError(f"{folder / FEATURES_FILE}: {frames:g} frames: expected {needed}, as {INDEX_FILE} says")
+    return bins, utterances
+
+
+def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, workers: int = os.cpu_count() or 1) -> list[str]:
+    """Writes the cache of `utterances` into `folder`, and returns which could not be read, and why (they are left out)."""
     folder.mkdir(parents=True, exist_ok=True)
-    entries, first, unread = [], 0, 0
+    entries, first, unread = [], 0, list[str]()
     partial = folder / f"{FEATURES_FILE}.{os.getpid()}.partial"
     with partial.open("wb") as file, ProcessPoolExecutor(workers) as pool:
         chunks = list(_chunks(list(utterances)))
@@ -74,8 +90,8 @@ def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, 
         bar = tqdm(extracted, total=len(chunks), desc="features", unit=f"{CHUNK_OF_CLIPS} clips", disable=None)
         for chunk, results in zip(chunks, bar, strict=True):
             for utterance, mels in zip(chunk, results, strict=True):
-                if mels is None:
-                    unread += 1
+                if isinstance(mels, str):
+                    unread.append(mels)
                     continue
                 file.write(mels.tobytes())
                 entries.append(
@@ -90,6 +106,9 @@ def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, 
                     )
                 )
                 first += len(mels)
+    if not entries:
+        partial.unlink()
+        raise ValueError(f"data: none of {len(unread)} recordings could be read; the first: {unread[0]}")
     partial.replace(folder / FEATURES_FILE)
     write_index(folder, config.bins, entries)
     return unread
@@ -107,19 +126,20 @@ def _chunks(utterances: list[Utterance]) -> Iterator[list[Utterance]]:
         yield utterances[start : start + CHUNK_OF_CLIPS]
 
 
-def _extract(utterances: list[Utterance], config: FeatureConfig) -> list[npt.NDArray[np.float16] | None]:
+def _extract(utterances: list[Utterance], config: FeatureConfig) -> list[npt.NDArray[np.float16] | str]:
     torch.set_num_threads(1)
     features = Features(config)
     return [_log_mel(features, utterance.path) for utterance in utterances]
 
 
-def _log_mel(features: Features, path: Path) -> npt.NDArray[np.float16] | None:
+def _log_mel(features: Features, path: Path) -> npt.NDArray[np.float16] | str:
+    """(frames, bins) of log-mel features, or why there are none."""
     try:
         samples = clean(torch.from_numpy(read_audio(path)))
-    except AudioError:
-        return None
+    except AudioError as error:
+        return str(error)
     whole = len(samples) // HOP * HOP
-    if whole == 0:
-        return None
+    if not 0 < whole <= LONGEST * SAMPLE_RATE:
+        return f"{path}: {len(samples) / SAMPLE_RATE:.3f} s: expected {HOP / SAMPLE_RATE}..{LONGEST}"
     padded = torch.nn.functional.pad(samples[:whole], (OVERLAP, 0))
     return features.log_mel(padded[None])[0].half().numpy()

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 from training.prepare import prepare
 from training.recipe import load_recipe
 
 CACHE = "cache"
-RECIPE = "recipe.json"
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
 def in_one_sentence(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """A wrong value ends the command with the sentence that names it, not with a traceback."""
+    """A wrong value ends the command with the sentence that names it, not with a traceback; so does a disk that is full."""
 
     def run(chosen: argparse.Namespace) -> int:
         try:
             return command(chosen)
         except ValueError as error:
             print(f"monoscribe {chosen.command}: {error}", file=sys.stderr)
-            return 2
+            return USAGE
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            print(f"monoscribe {chosen.command}: {where}{error.strerror or error}", file=sys.stderr)
+            return FAILED
+        except KeyboardInterrupt:
+            print(f"monoscribe {chosen.command}: interrupted", file=sys.stderr)
+            return INTERRUPTED
 
     return run
 
@@ -39,9 +44,6 @@ def run_train(chosen: argparse.Namespace) -> int:
     keep = chosen.cache or chosen.out / CACHE
     data = prepare(chosen.data, "train", keep, recipe.model.features)
     dev = prepare(chosen.dev, "dev", keep, recipe.model.features)
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    if os.environ.get("RANK", "0") == "0":
-        (chosen.out / RECIPE).write_text(json.dumps(asdict(recipe), indent=1) + "\n")
     pace = Pace(evaluate_steps=chosen.evaluate_steps, checkpoint_minutes=chosen.checkpoint_minutes, limit_hours=chosen.limit_hours)
     train(recipe, data, dev, chosen.out, start=chosen.start, pace=pace)
     return 0

@@ -19,7 +19,7 @@ def add_train_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cache", type=Path, help="where feature caches are kept; OUT/cache if not given")
     parser.add_argument("--limit-hours", type=positive, default=0.0, help="stop after so many hours; the next call goes on")
-    parser.add_argument("--evaluate-steps", type=int, default=1000, help="evaluate every so many steps; 1000 if not given")
+    parser.add_argument("--evaluate-steps", type=count, default=1000, help="evaluate every so many steps; 1000 if not given")
     parser.add_argument("--checkpoint-minutes", type=positive, default=3.0, help="how much a crash may cost; 3 if not given")
 
 
@@ -29,8 +29,10 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decoder", nargs="+", choices=DECODERS, help="hard if not given")
     parser.add_argument("--streaming", action="store_true", help="decode as a live stream, in chunks of 100 ms")
     parser.add_argument("--json", action="store_true", help="print everything, each utterance included, as JSON")
-    parser.add_argument("--limit", type=int, default=0, help="measure on so many utterances, drawn at random, always the same ones")
-    parser.add_argument("--worst", type=int, default=5, help="how many of the worst utterances to show")
+    parser.add_argument(
+        "--limit", type=count, default=0, help="measure on so many utterances, drawn at random, always the same ones"
+    )
+    parser.add_argument("--worst", type=count_or_none, default=5, help="how many of the worst utterances to show")
     parser.add_argument("--speakers", action="store_true", help="show every speaker")
     parser.add_argument("--cache", type=Path, help="where feature caches are kept; nowhere if not given")
 
@@ -42,7 +44,7 @@ def add_pseudo_label_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decoder", choices=("hard", "ctc"), default="hard", help="whose text to keep; hard if not given")
     parser.add_argument("--confidence", type=float, default=0.9, help="least confidence of a text, 0 to 1; 0.9 if not given")
     parser.add_argument("--agreement", type=float, default=0.9, help="least agreement of attention and CTC; 0.9 if not given")
-    parser.add_argument("--jobs", type=int, default=1, help="processes; 1 if not given")
+    parser.add_argument("--jobs", type=count, default=1, help="processes; 1 if not given")
     parser.add_argument("--cache", type=Path, help="where feature caches are kept; nowhere if not given")
 
 
@@ -57,7 +59,25 @@ def add_language_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> float:
-    value = float(text)
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text}: expected more than 0")
     return value
+
+
+def count(text: str, least: int = 1) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number, at least {least}")
+    return value
+
+
+def count_or_none(text: str) -> int:
+    return count(text, 0)

@@ -28,7 +28,7 @@ from training.audio import AudioError, Samples, read_audio
 from training.cache import CachedUtterance, FeatureCache
 from training.corpora import Utterance, read_corpus
 from training.evaluate import memories, transcribe
-from training.prepare import is_cache
+from training.prepare import is_cache, tell_left_out
 from training.scores import Result, Scored, score, summarize
 from training.text import spelling_of
 
@@ -124,7 +124,7 @@ def measure_streaming(
         if is_cache(where):
             raise ValueError(f"data={where!r}: a feature cache holds no audio; expected a corpus or a manifest with --streaming")
     listed = [utterance for where in data for utterance in read_corpus(where, "test") if spelling.reference(utterance.text)]
-    utterances = drawn(listed, limit)
+    utterances = readable(drawn(listed, limit))
     results = []
     for decoder in decoders:
         options = StreamOptions(beam=beam_of(card).width if decoder == "beam" else 1)
@@ -139,12 +139,24 @@ def measure_streaming(
     return results
 
 
+def readable(utterances: Sequence[Utterance]) -> list[Utterance]:
+    """Those whose recording can be read; the others are named."""
+    found, unread = [], []
+    for utterance in utterances:
+        try:
+            read_audio(utterance.path)
+            found.append(utterance)
+        except AudioError as error:
+            unread.append(str(error))
+    tell_left_out(unread, f"of {len(utterances)} recordings could not be read")
+    if not found:
+        raise ValueError(f"data: none of {len(unread)} recordings could be read; the first: {unread[0]}")
+    return found
+
+
 def live(recognizer: Recognizer, utterance: Utterance, options: StreamOptions) -> tuple[str, dict[str, float]]:
     """The text of a recording, and how late its last character was."""
-    try:
-        samples = read_audio(utterance.path)
-    except AudioError as error:
-        raise ValueError(str(error)) from error
+    samples = read_audio(utterance.path)
     stream = recognizer.stream(options)
     events = [event for start in range(0, len(samples), CHUNK) for event in stream.accept(samples[start : start + CHUNK])]
     events += stream.finish()

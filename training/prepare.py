@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from training.corpora import Role, Utterance, read_corpus
 
 LONGEST_WAIT = 24 * 3600.0  # seconds, for the process that computes the features
 GLANCE = 0.5
+NAMED = 20  # of the recordings that could not be read
 
 
 def is_cache(where: str) -> bool:
@@ -37,18 +39,24 @@ def prepare(data: Sequence[str], role: Role, keep: Path, config: FeatureConfig, 
         if not is_cache(str(folder)):
             if os.environ.get("LOCAL_RANK", "0") == "0":
                 unread = build(utterances, folder, config, workers)
-                if unread:
-                    print(f"{where}: {unread} of {len(utterances)} recordings could not be read; they are left out", flush=True)
+                tell_left_out(unread, f"of {len(utterances)} recordings of {where} could not be read")
             else:
                 wait_for(folder)
         folders.append(folder)
     return folders
 
 
+def tell_left_out(reasons: Sequence[str], what: str) -> None:
+    if reasons:
+        print(f"{len(reasons)} {what}; left out:", *reasons[:NAMED], sep="\n  ", file=sys.stderr)
+        if len(reasons) > NAMED:
+            print(f"  and {len(reasons) - NAMED} more", file=sys.stderr)
+
+
 def fingerprint(utterances: Sequence[Utterance], config: FeatureConfig) -> str:
     """Tells lists of utterances and kinds of features apart."""
     lines = [json.dumps(asdict(config)), *(f"{u.path.resolve()}\t{u.text}\t{u.speaker}\t{u.part}" for u in utterances)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def wait_for(folder: Path) -> None:

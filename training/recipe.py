@@ -26,7 +26,7 @@ def expect_from(least: float, where: str, options: object, *names: str, highest:
 
 def expect_points(name: str, points: Points) -> None:
     """(step, value) points: from step 0 on, in order."""
-    if not all(len(point) == 2 for point in points) or [0.0] != [point[0] for point in points[:1]]:
+    if not all(len(point) == 2 for point in points) or [point[0] for point in points[:1]] != [0.0]:
         raise ValueError(f"{name}={list(map(list, points))}: expected [[0, value], [step, value], ...]")
     for (left, _), (right, _) in pairwise(points):
         if not left < right:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import random
+import signal
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
+from types import FrameType
 from typing import Any
 
 import torch
@@ -22,6 +29,8 @@ from training.reporting import Reporter, silent
 from training.trainer import Trainer
 
 MODEL_FOLDER = "model"
+RECIPE = "recipe.json"
+LOCK = "lock"
 SETTLE = 0.5  # seconds
 LONGEST_WAIT = timedelta(hours=1)  # of a replica for the others, which may be evaluating
 EVALUATED = 200  # dev utterances, always the same, drawn evenly from the sets
@@ -65,13 +74,48 @@ def train(
     if replicas > 1:
         dist.init_process_group("gloo" if device == "cpu" else "nccl", timeout=LONGEST_WAIT)
     try:
-        trainer = Trainer(recipe, open_caches(data), out, start=start, rank=rank, replicas=replicas, device=device)
-        dev_cache = open_caches(dev) if dev and rank == 0 else None
-        with Reporter(out, recipe.steps, trainer.step) if rank == 0 else silent() as reporter:
-            _loop(trainer, dev_cache, reporter, pace, clock)
+        with alone_in(out) if rank == 0 else nullcontext():
+            trainer = Trainer(recipe, open_caches(data), out, start=start, rank=rank, replicas=replicas, device=device)
+            dev_cache = open_dev(dev, trainer) if dev and rank == 0 else None
+            if rank == 0:
+                tell_unused(trainer)
+                (out / RECIPE).write_text(json.dumps(asdict(recipe), indent=1) + "\n")
+            with Reporter(out, recipe.steps, trainer.step) if rank == 0 else silent() as reporter, asked_to_stop() as asked:
+                _loop(trainer, dev_cache, reporter, pace, clock, asked)
     finally:
         if replicas > 1:
             leave_group()
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Two runs in one folder would write over each other's checkpoints; the lock goes with the process, however that ends."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(f"out={str(out)!r}: another run is writing there; expected a folder of its own") from error
+        except OSError:
+            pass  # a file system without locks
+        yield
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[Event]:
+    """Within it, the first Ctrl-C or SIGTERM only sets the event, so that nothing is lost; the second one ends the process."""
+    asked = Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def leave_group() -> None:
@@ -88,7 +132,32 @@ def open_caches(folders: Path | Sequence[Path]) -> FeatureCache:
     return FeatureCache(folders) if isinstance(folders, Path) else FeatureCache(*folders)
 
 
-def _loop(trainer: Trainer, dev: FeatureCache | None, reporter: Reporter, pace: Pace, clock: Callable[[], float]) -> None:
+def tell_unused(trainer: Trainer) -> None:
+    unused = len(trainer.labels) - len(trainer.usable(trainer.recipe.steps))
+    if unused:
+        why = f"no text of {trainer.recipe.symbols}, more text than sound, or too long for data.max_seconds"
+        print(f"{unused} of {len(trainer.labels)} recordings are not learnt from: {why}", file=sys.stderr)
+
+
+def open_dev(folders: Path | Sequence[Path], trainer: Trainer) -> FeatureCache:
+    """The dev set, looked through now: an evaluation is no time to find out that it does not fit."""
+    dev, bins = open_caches(folders), trainer.recipe.model.features.bins
+    if dev.bins != bins:
+        raise ValueError(f"dev: features of {dev.bins} bins; expected {bins}, as the recipe says")
+    dev.utterances = [utterance for utterance in dev.utterances if trainer.spelling.encode(utterance.text)]
+    if not dev.utterances:
+        raise ValueError("dev: no recordings with a text to compare with")
+    return dev
+
+
+def _loop(
+    trainer: Trainer,
+    dev: FeatureCache | None,
+    reporter: Reporter,
+    pace: Pace,
+    clock: Callable[[], float],
+    asked: Event,
+) -> None:
     sample = draw(dev.utterances, EVALUATED) if dev is not None else []
     began = saved = clock()
     looked = -1
@@ -101,16 +170,19 @@ def _loop(trainer: Trainer, dev: FeatureCache | None, reporter: Reporter, pace: 
             looked = trainer.step
         if trainer.step % pace.report_steps == 0:
             reporter.report(trainer.step, trainer.skipped)
-        if trainer.step % pace.decide_steps == 0:
-            late = bool(pace.limit_hours) and clock() - began > 3600 * pace.limit_hours
-            decision = agreed(STOP if late else SAVE if clock() - saved > 60 * pace.checkpoint_minutes else GO_ON, trainer)
+        if trainer.step % pace.decide_steps == 0 or (asked.is_set() and trainer.replicas == 1):
+            stop = asked.is_set() or (bool(pace.limit_hours) and clock() - began > 3600 * pace.limit_hours)
+            decision = agreed(STOP if stop else SAVE if clock() - saved > 60 * pace.checkpoint_minutes else GO_ON, trainer)
             if decision == STOP:
                 break
             if decision == SAVE:
                 trainer.save()
                 saved = clock()
     trainer.save()
-    if looked != trainer.step:
+    if agreed(int(asked.is_set()), trainer):  # whoever asks does not want to wait for an evaluation
+        if trainer.rank == 0:
+            print(f"stopped at step {trainer.step}; the same command goes on from there", file=sys.stderr)
+    elif looked != trainer.step:
         look(trainer, dev, sample, reporter)
     reporter.report(trainer.step, trainer.skipped)
 

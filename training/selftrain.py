@@ -86,6 +86,10 @@ def pseudo_label(
     share = len(data) == 1 and is_cache(data[0]) and not out.suffix
     if not share and out.suffix != ".tsv":
         raise ValueError(f"out={str(out)!r}: expected a .tsv file, or a folder where the data is one feature cache")
+    features = out / FEATURES_FILE
+    if out.resolve() in (Path(where).resolve() for where in data) or (share and features.exists() and not features.is_symlink()):
+        raise ValueError(f"out={str(out)!r}: holds data that would be lost; expected another name")
+    out.parent.mkdir(parents=True, exist_ok=True)  # not after hours of listening
     with TemporaryDirectory() as nowhere:
         folders = prepare(data, "train", cache or Path(nowhere), load_model(model)[0].config.features)
         heard = [(utterance, said) for folder in folders for utterance, said in transcribed(model, folder, decoder, jobs)]
@@ -105,7 +109,6 @@ def _list_recordings(out: Path, kept: Sequence[tuple[CachedUtterance, Heard]]) -
         path = os.path.relpath(utterance.path, out.resolve().parent)
         confidence = f"{said.confidence:.4f}"
         rows.append(dict(path=path, text=said.text, speaker=utterance.speaker, set=utterance.part, confidence=confidence))
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_manifest(out, rows)
 
 

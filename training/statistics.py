@@ -26,6 +26,8 @@ def feature_statistics(features: Features, cache: FeatureCache, seed: int = 0) -
     mean = torch.cat(counted).mean(0)
     probe = Features(features.config)
     probe.prior_mean.copy_(mean)
-    whole = [mels[: len(mels) // BLOCK * BLOCK] for mels in clips]
+    whole = [mels[: len(mels) // BLOCK * BLOCK] for mels in clips if len(mels) >= BLOCK]
+    if not whole or not mean.isfinite().all():
+        raise ValueError(f"data: no sound in {len(clips)} recordings; expected more than silence")
     frames = torch.cat([probe.normalized(mels[None], probe.initial_state(1))[0][0] for mels in whole])
     return mean, frames.square().mean(0).sqrt()

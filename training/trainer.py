@@ -26,6 +26,7 @@ from training.statistics import feature_statistics
 from training.text import SPELLINGS
 
 CHECKPOINT = "checkpoint.pt"
+KEYS = {"step", "skipped", "network", "average", "optimizers"}  # of a checkpoint
 EXPLODED = 1e4  # a gradient norm beyond this is skipped, like one that is no number
 
 
@@ -72,14 +73,13 @@ class Trainer:
     def _begin(self, start: Path | None) -> None:
         """From the run's own checkpoint, from other weights, or from nothing."""
         if (self.out / CHECKPOINT).exists():
-            self.load(torch.load(self.out / CHECKPOINT, map_location=self.device, weights_only=True))
+            self.resume(self.out / CHECKPOINT)
             return
+        mean, deviation = feature_statistics(self.network.features, self.cache)
+        self.network.features.prior_mean.copy_(mean)
+        self.network.features.prior_deviation.copy_(deviation)
         if start is not None:
             self.warm_start(read_weights(start))
-        else:
-            mean, deviation = feature_statistics(self.network.features, self.cache)
-            self.network.features.prior_mean.copy_(mean)
-            self.network.features.prior_deviation.copy_(deviation)
         self.average = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
 
     def batches(self) -> Iterator[Batch]:
@@ -109,7 +109,7 @@ class Trainer:
         longest = value_at(self.recipe.data.max_seconds, step) * FRAMES_PER_SECOND
         usable = [index for index, entry in enumerate(self.cache.utterances) if entry.frames <= longest and self.fits(index)]
         if not usable:
-            raise ValueError(f"data: none of {len(self.labels)} utterances has a text and at most {longest / FRAMES_PER_SECOND} s")
+            raise ValueError(f"data: none of {len(self.labels)} utterances has a text of {self.recipe.symbols} and at most {longest / FRAMES_PER_SECOND} s")
         return usable
 
     def fits(self, index: int) -> bool:
@@ -181,6 +181,15 @@ class Trainer:
             )
             write_atomically(state, self.out / CHECKPOINT)
 
+    def resume(self, path: Path) -> None:
+        """Goes on from a checkpoint of this recipe's model; other numbers of the recipe may have changed."""
+        state = read_checkpoint(path, self.device)
+        try:
+            self.load(state)
+        except (KeyError, RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise ValueError(f"{path}: another model's or optimiser's; expected the recipe's, or another out: {reason}") from error
+
     def load(self, state: dict[str, Any]) -> None:
         self.step, self.skipped = state["step"], state["skipped"]
         self.epoch, self.epoch_start = state.get("epoch", (0, 0))
@@ -200,9 +209,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return load_model(path)[0].state_dict()
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.is_file():
-        raise ValueError(f"start={path}: expected a model folder, a run's folder or a checkpoint")
-    weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)["average"]
+        raise ValueError(f"from={str(path)!r}: expected a model folder, a run's folder or a checkpoint")
+    weights: dict[str, Tensor] = read_checkpoint(file)["average"]
     return weights
+
+
+def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    try:
+        state = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # what is no checkpoint fails in any way
+        raise ValueError(f"{path}: not a whole checkpoint") from error
+    missing = sorted(KEYS - state.keys()) if isinstance(state, dict) else sorted(KEYS)
+    if missing:
+        raise ValueError(f"{path}: no {missing[0]}; expected a checkpoint with {', '.join(sorted(KEYS))}")
+    return dict(state)
 
 
 def write_atomically(state: dict[str, Any], path: Path) -> None:

@@ -55,7 +55,7 @@ def later(batch: Batch, entries: int) -> Batch:
 @pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="needs the speech synthesiser espeak-ng")
 def test_overfitted_sentences_are_said_exactly(tmp_path: Path) -> None:
     utterances = synthesise(tmp_path)
-    assert build(utterances, tmp_path, CONFIG.features, workers=1) == 0
+    assert build(utterances, tmp_path, CONFIG.features, workers=1) == []
     cache, symbols = FeatureCache(tmp_path), SymbolTable()
     torch.manual_seed(0)
     network = Network(CONFIG, symbols)

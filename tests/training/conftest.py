@@ -44,7 +44,7 @@ def write_clips(folder: Path, texts: tuple[str, ...] = TEXTS) -> list[Utterance]
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of ten clips for networks like TINY."""
     folder = tmp_path_factory.mktemp("cache")
-    assert build(write_clips(folder), folder, TINY.features, workers=1) == 0
+    assert build(write_clips(folder), folder, TINY.features, workers=1) == []
     return folder
 
 

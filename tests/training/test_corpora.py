@@ -126,7 +126,8 @@ def test_a_folder_of_recordings(tmp_path: Path) -> None:
     write(tmp_path / "3.wav", "no text")
     utterances = read_corpus(str(tmp_path), "train")
     assert [(u.path.name, u.text, u.speaker) for u in utterances] == [("2.wav", "alone", "2"), ("1.wav", "Good morning.", "anna")]
-    assert build(utterances, tmp_path / "cache", TINY.features, workers=1) == 1  # the empty file
+    (unread,) = build(utterances, tmp_path / "cache", TINY.features, workers=1)
+    assert str(tmp_path / "2.wav") in unread  # the empty file
     (cached,) = FeatureCache(tmp_path / "cache").utterances
     assert (cached.name, cached.text, cached.frames) == ("1.wav", "Good morning.", len(SOUND) // 160)
 
@@ -151,7 +152,12 @@ def test_a_manifest_survives_writing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "file\ttext\n1.wav\thi\n", "line 2: no path; expected the columns path, text, speaker, set"),
+        ("a.tsv", "file\ttext\n1.wav\thi\n", "line 1: no path; expected the columns path, text, speaker, set"),
+        ("a.tsv", "path\ttext\n1.wav\thi\n\tho\n", "a.tsv, line 3: no path"),
+        ("a.tsv", "", "line 1: no path"),
+        ("a.jsonl", '{"path": 5.5}\n', "line 1: path=5.5: expected a string"),
+        ("a.jsonl", '{"path": "1.wav", "text": ["hi"]}\n', r"line 1: text=\['hi'\]: expected a string"),
+        ("a.jsonl", "[" * 100_000, "line 1: not JSON"),
         ("a.jsonl", '{"text": "hi"}\n', "line 1: no path"),
         ("a.jsonl", "{oops\n", "line 1: not JSON"),
         ("a.jsonl", "[1]\n", r"line 1: \[1\]: expected an object"),
@@ -163,6 +169,47 @@ def test_manifests_that_are_none(name: str, content: str, message: str, tmp_path
     write(tmp_path / name, content)
     with pytest.raises(ValueError, match=message):
         read_corpus(str(tmp_path / name), "train")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl", "1.txt"])
+def test_texts_in_another_encoding_are_named(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "1.wav", "")
+    (tmp_path / name).write_bytes("path\ttext\n1.wav\tcafé".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{name}: .* at byte 19: expected UTF-8"):
+        read_corpus(str(tmp_path if name == "1.txt" else tmp_path / name), "train")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lists_as_other_systems_write_them(mark: str, end: str, tmp_path: Path) -> None:
+    odd = f"{'long ' * 50_000}\u2028 Привет"  # no line ends within
+    lines = ["path\ttext\tspeaker", f"1.wav\t{odd}\ts1\tone more", "", "1.wav\thi"]
+    (tmp_path / "a.tsv").write_bytes((mark + end.join(lines) + end).encode())
+    assert [(u.text, u.speaker) for u in read_corpus(str(tmp_path / "a.tsv"), "train")] == [(odd, "s1"), ("hi", "")]
+    (tmp_path / "a.jsonl").write_bytes((mark + json.dumps(dict(path="1.wav", text=odd, speaker=7)) + end).encode())
+    assert [(u.text, u.speaker) for u in read_corpus(str(tmp_path / "a.jsonl"), "train")] == [(odd, "7")]
+
+
+def test_common_voice_without_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "clips").mkdir()
+    write(tmp_path / "train.tsv", "client_id\tfile\nabc\ta.mp3\n")
+    with pytest.raises(ValueError, match=r"train.tsv, line 1: no path; expected the columns path, sentence, client_id"):
+        read_corpus(str(tmp_path), "train")
+    write(tmp_path / "train.tsv", "client_id\tpath\tsentence\nabc\ta.mp3\n")
+    assert [u.text for u in read_corpus(str(tmp_path), "train")] == [""]
+
+
+def test_timit_in_mixed_letters_and_cut_off(timit: Path) -> None:
+    found = {u.path.name for u in read_corpus(str(timit), "train")}
+    for path in sorted(timit.rglob("*")):
+        if path.suffix in (".WAV", ".wav"):
+            path.rename(path.with_suffix(path.suffix.swapcase()))
+    assert {u.path.name for u in read_corpus(str(timit), "train")} == {name[:-4] + name[-4:].swapcase() for name in found}
+    for path in timit.rglob("*"):
+        if path.suffix.lower() == ".phn":
+            path.write_text("0 3050 h#\n3050 41\n")
+    with pytest.raises(ValueError, match=r"(?i)\.phn, line 2: '3050 41': expected begin, end and phone"):
+        read_corpus(str(timit), "train")
 
 
 def test_a_folder_that_is_no_corpus(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def errors(network: Network, cache: FeatureCache) -> float:
 
 def test_ten_utterances_are_learnt_by_heart(tmp_path: Path) -> None:
     utterances = [trimmed(utterance, tmp_path / f"trimmed{n}.wav") for n, utterance in enumerate(ten_utterances(tmp_path))]
-    assert build(utterances, tmp_path, MODEL.features, workers=1) == 0
+    assert build(utterances, tmp_path, MODEL.features, workers=1) == []
     cache = FeatureCache(tmp_path)
     trainer = Trainer(RECIPE, cache, tmp_path / "out")
     for batch in trainer.batches():

@@ -194,7 +194,7 @@ def test_short_utterances_come_first(cache: FeatureCache, tmp_path: Path) -> Non
 
 def test_nothing_to_learn_from_is_an_error(cache: FeatureCache, tmp_path: Path) -> None:
     recipe = replace(RECIPE, data=Data(max_seconds=((0, 0.1),)))
-    with pytest.raises(ValueError, match=r"none of 10 utterances has a text and at most 0.1 s"):
+    with pytest.raises(ValueError, match=r"none of 10 utterances has a text of characters and at most 0.1 s"):
         next(Trainer(recipe, cache, tmp_path).batches())
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.corpora.utterance import Corpus, Utterance, expected
+from training.corpora.utterance import Corpus, Utterance, expected, read_table
 
 PARTS = ("train", "dev", "test", "validated", "other", "invalidated")
 CLIPS = "clips"
+COLUMNS = ("path", "sentence", "client_id")
 
 
 def recognizes(folder: Path) -> bool:
@@ -20,9 +20,8 @@ def read(folder: Path, part: str) -> Iterator[Utterance]:
     path = folder / f"{part}.tsv"
     if part not in PARTS or not path.is_file():
         raise expected(part, [part for part in PARTS if (folder / f"{part}.tsv").is_file()], f"Common Voice in {folder}")
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            yield Utterance(folder / CLIPS / row["path"], row["sentence"], row["client_id"], "commonvoice")
+    for row in read_table(path, COLUMNS):
+        yield Utterance(folder / CLIPS / row["path"], row["sentence"], row["client_id"], "commonvoice")
 
 
 CORPUS = Corpus(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.corpora.utterance import Corpus, Utterance, expected
+from training.corpora.utterance import Corpus, Utterance, expected, read_text
 
 PARTS = (
     "train-clean-100",
@@ -33,7 +33,7 @@ def read(folder: Path, part: str) -> Iterator[Utterance]:
         raise expected(part, [*PARTS, *GROUPS], "LibriSpeech")
     for name in GROUPS.get(part, [part]):
         for transcript in sorted((root(folder) / name).glob("*/*/*.trans.txt")):
-            for line in transcript.read_text().splitlines():
+            for line in read_text(transcript).splitlines():
                 identifier, _, text = line.partition(" ")
                 speaker = identifier.partition("-")[0]
                 yield Utterance(transcript.with_name(f"{identifier}.flac"), text.lower(), speaker, name)

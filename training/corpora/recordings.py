@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.corpora.utterance import Corpus, Utterance, expected
+from training.corpora.utterance import Corpus, Utterance, expected, read_text
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3")
 ALL = "all"
@@ -24,7 +24,7 @@ def read(folder: Path, part: str) -> Iterator[Utterance]:
     for path in transcribed(folder):
         inner = path.parent.relative_to(folder)
         speaker = str(inner) if inner.parts else path.stem
-        yield Utterance(path, path.with_suffix(".txt").read_text().strip(), speaker, folder.name)
+        yield Utterance(path, read_text(path.with_suffix(".txt")).strip(), speaker, folder.name)
 
 
 CORPUS = Corpus(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.corpora.utterance import Corpus, Utterance, expected
+from training.corpora.utterance import Corpus, Utterance, expected, read_text
 
 _CORE = """mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0
     mbpm0 mklt0 fnlp0 mcmj0 mjdh0 fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0"""
@@ -59,13 +59,18 @@ def read(folder: Path, part: str) -> Iterator[Utterance]:
 
 
 def recording(transcript: Path) -> Path:
-    upper = transcript.suffix.isupper()
-    return transcript.with_suffix(".WAV" if upper else ".wav")
+    """The .WAV or .wav beside it; its suffix may be in other letters than the transcript's."""
+    upper, lower = transcript.with_suffix(".WAV"), transcript.with_suffix(".wav")
+    return upper if upper.is_file() else lower
 
 
 def phones(transcript: Path) -> str:
     """`0 3050 h#` and so on: the phones alone."""
-    return " ".join(line.split()[2] for line in transcript.read_text().splitlines() if line.strip())
+    lines = [line.split() for line in read_text(transcript).splitlines() if line.strip()]
+    for number, line in enumerate(lines, start=1):
+        if len(line) != 3:
+            raise ValueError(f"{transcript}, line {number}: {' '.join(line)!r}: expected begin, end and phone")
+    return " ".join(phone.lower() for _, _, phone in lines)
 
 
 CORPUS = Corpus(
