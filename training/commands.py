@@ -26,8 +26,8 @@ def in_one_sentence(command: Callable[[argparse.Namespace], int]) -> Callable[[a
             print(f"monoscribe {chosen.command}: {error}", file=sys.stderr)
             return USAGE
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            print(f"monoscribe {chosen.command}: {where}{error.strerror or error}", file=sys.stderr)
+            where = error.filename or getattr(chosen, "out", "")  # writing to a disk that is full names no file
+            print(f"monoscribe {chosen.command}: {where}: {error.strerror or error}", file=sys.stderr)
             return FAILED
         except KeyboardInterrupt:
             print(f"monoscribe {chosen.command}: interrupted", file=sys.stderr)

@@ -11,6 +11,7 @@ from model.features import BLOCK, LOG_FLOOR, LOUD_BELOW_MEAN, Features
 from training.cache import FeatureCache
 
 UTTERANCES = 1000
+LEAST_DEVIATION = 0.01  # nats: recordings of 8 kHz have bands with nothing in them, which are not to be blown up
 
 
 @torch.no_grad()
@@ -30,4 +31,4 @@ def feature_statistics(features: Features, cache: FeatureCache, seed: int = 0) -
     if not whole or not mean.isfinite().all():
         raise ValueError(f"data: no sound in {len(clips)} recordings; expected more than silence")
     frames = torch.cat([probe.normalized(mels[None], probe.initial_state(1))[0][0] for mels in whole])
-    return mean, frames.square().mean(0).sqrt()
+    return mean, frames.square().mean(0).sqrt().clamp(min=LEAST_DEVIATION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Iterator
@@ -109,7 +110,10 @@ class Trainer:
         longest = value_at(self.recipe.data.max_seconds, step) * FRAMES_PER_SECOND
         usable = [index for index, entry in enumerate(self.cache.utterances) if entry.frames <= longest and self.fits(index)]
         if not usable:
-            raise ValueError(f"data: none of {len(self.labels)} utterances has a text of {self.recipe.symbols} and at most {longest / FRAMES_PER_SECOND} s")
+            most = longest / FRAMES_PER_SECOND
+            raise ValueError(
+                f"data: none of {len(self.labels)} utterances has a text of {self.recipe.symbols} and at most {most} s"
+            )
         return usable
 
     def fits(self, index: int) -> bool:
@@ -227,9 +231,10 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
 
 def write_atomically(state: dict[str, Any], path: Path) -> None:
     """A reader, or a run that was killed in between, sees the old file or the new one, never a part."""
-    partial = path.with_suffix(".partial")
+    partial, content = path.with_suffix(".partial"), io.BytesIO()
+    torch.save(state, content)  # not into the file: of a disk that is full, torch says something about positions
     with partial.open("wb") as file:
-        torch.save(state, file)
+        file.write(content.getbuffer())
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)

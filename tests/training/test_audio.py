@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -36,3 +38,33 @@ def test_what_is_no_audio(tmp_path: Path) -> None:
         read_audio(tmp_path / "text.wav")
     with pytest.raises(AudioError, match="no such file"):
         read_audio(tmp_path / "nothing.wav")
+    with pytest.raises(AudioError, match=r"(?i)name too long"):
+        read_audio(tmp_path / ("a" * 300))
+    with pytest.raises(AudioError, match="no such file"):
+        read_audio(tmp_path)
+
+
+@pytest.mark.parametrize("rate", [1, 7, 2**31 - 1])
+def test_rates_that_nobody_records_at(rate: int, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", SAMPLES, 16_000)
+    content = bytearray((tmp_path / "a.wav").read_bytes())
+    struct.pack_into("<I", content, 24, rate)
+    (tmp_path / "a.wav").write_bytes(content)
+    with pytest.raises(AudioError, match=rf"a\.wav: {rate} Hz: expected 1000\.\.768000"):
+        read_audio(tmp_path / "a.wav")
+
+
+def test_a_header_that_claims_too_much(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.flac", SAMPLES, 16_000)
+    content = bytearray((tmp_path / "a.flac").read_bytes())
+    content[21] |= 0x0F  # the number of samples, 36 bits: 50 days
+    content[22:26] = b"\xff" * 4
+    (tmp_path / "a.flac").write_bytes(content)
+    assert len(read_audio(tmp_path / "a.flac")) == len(SAMPLES)
+
+
+def test_a_name_that_is_not_unicode(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", SAMPLES, 16_000)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.wav"))
+    (tmp_path / "a.wav").rename(odd)
+    assert len(read_audio(odd)) == len(SAMPLES)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +23,13 @@ from model.files import ModelCard, save_model
 from model.language import load_language
 from model.network import Network
 from tests.conftest import SMALL, babble, random_network
+from tests.training.conftest import RECIPE as TINY_RECIPE
 from tests.training.conftest import TEXTS, TINY
-from training.cache import FeatureCache
+from training.cache import FEATURES_FILE, FeatureCache
 from training.flags import add_train_flags
 from training.measure import LAG, TAIL, last_sound
 from training.prepare import prepare
+from training.run import Pace, alone_in, train
 from training.selftrain import Filter, Heard, geometric_mean
 from training.text import PHONES, Phones
 from training.trainer import CHECKPOINT
@@ -125,6 +130,92 @@ def test_train_says_what_is_wrong(recordings: Path, recipe: Path, tmp_path: Path
         monoscribe.main(["train", str(recipe), "--data", str(recordings), *out, "--limit-hours", "-1"])
     assert "-1: expected more than 0" in capsys.readouterr().err
 
+    with pytest.raises(SystemExit):
+        monoscribe.main(["train", str(recipe), "--data", str(recordings), *out, "--evaluate-steps", "0"])
+    assert "0: expected a whole number, at least 1" in capsys.readouterr().err
+    assert monoscribe.main(["train", str(recipe), "--data", str(recordings), "--out", str(recipe)]) == 1
+    assert f"monoscribe train: {recipe}/cache" in capsys.readouterr().err
+
+
+def test_a_dev_set_that_does_not_fit_is_found_out_before_the_first_step(
+    recordings: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dev.tsv").write_text(f"path\ttext\n{next(recordings.rglob('*.wav'))}\tПривет\n")
+    out = tmp_path / "run"
+    arguments = ["train", str(recipe), "--data", str(recordings), "--out", str(out), "--dev", str(tmp_path / "dev.tsv")]
+    assert monoscribe.main(arguments) == 2
+    assert "dev: no recordings with a text to compare with" in capsys.readouterr().err
+    assert not (out / CHECKPOINT).exists()
+
+
+def test_two_runs_do_not_share_a_folder(recordings: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    with alone_in(out):
+        assert monoscribe.main(["train", str(recipe), "--data", str(recordings), "--out", str(out)]) == 2
+    assert "another run is writing there" in capsys.readouterr().err
+    assert not (out / CHECKPOINT).exists()
+    with alone_in(out):  # the lock is gone with who held it
+        pass
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of tensorboard's own
+def test_another_recipe_leaves_a_run_as_it_was(
+    recordings: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    arguments = ["train", str(recipe), "--data", str(recordings), "--out", str(out)]
+    assert monoscribe.main(arguments) == 0
+    before = [(out / name).read_bytes() for name in ("recipe.json", "log.jsonl", CHECKPOINT)]
+    recipe.write_text(RECIPE.replace("lstm_units = [6]", "lstm_units = [7]"))
+    assert monoscribe.main(arguments) == 2
+    assert "another model's or optimiser's" in capsys.readouterr().err
+    assert [(out / name).read_bytes() for name in ("recipe.json", "log.jsonl", CHECKPOINT)] == before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of tensorboard's own
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops(
+    number: signal.Signals, cache_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def clock() -> float:
+        os.kill(os.getpid(), number)
+        return 0.0
+
+    before = signal.getsignal(number)
+    pace = Pace(decide_steps=1_000_000)  # nothing else would save
+    train(TINY_RECIPE, cache_folder, cache_folder, tmp_path, pace=pace, clock=iter_once(clock))
+    assert "stopped at step 1; the same command goes on" in capsys.readouterr().err
+    assert torch.load(tmp_path / CHECKPOINT, weights_only=True)["step"] == 1
+    assert not (tmp_path / "model").exists()  # no evaluation that nobody waits for
+    assert signal.getsignal(number) == before
+
+
+def iter_once(clock: Callable[[], float]) -> Callable[[], float]:
+    """A clock of which only the first look counts."""
+    looks = iter([clock])
+    return lambda: next(looks, float)()
+
+
+def test_bad_recordings_are_named_and_left_out(
+    talkative: Path, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (recordings / "speaker0" / "0.wav").write_bytes(b"RIFF")
+    soundfile.write(recordings / "speaker1" / "1.wav", babble(1.0)[:0], 16_000)
+    manifest = tmp_path / "list.tsv"
+    paths = [str(path.relative_to(tmp_path)) for path in sorted(recordings.rglob("*.wav"))]
+    manifest.write_text("path\ttext\n" + "".join(f"{path}\tab\n" for path in [*paths, "absent.wav", "recordings", *paths[:1]]))
+    for flags, unread in ([], 5), (["--streaming"], 4):  # a live stream of no samples at all is nothing wrong
+        assert monoscribe.main(["evaluate", str(talkative), "--data", str(manifest), "--json", *flags]) == 0
+        printed = capsys.readouterr()
+        (result,) = json.loads(printed.out)
+        assert result["utterances"] == len(TEXTS) + 3 - unread
+        assert f"{unread} of {len(TEXTS) + 3} recordings" in printed.err
+        assert "absent.wav: no such file" in printed.err
+    for path in recordings.rglob("*.wav"):
+        path.unlink()
+    assert monoscribe.main(["evaluate", str(talkative), "--data", str(manifest)]) == 2
+    assert f"none of {len(TEXTS) + 3} recordings could be read; the first:" in capsys.readouterr().err
+
 
 def test_evaluate_every_decoder(talkative: Path, recordings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     decoders = ["hard", "beam", "soft", "softmax", "ctc"]
@@ -218,6 +309,19 @@ def test_pseudo_labels_of_a_cache_share_its_features(
     assert "expected a .tsv file" in capsys.readouterr().err
     both = FeatureCache(tmp_path / "labelled", cache_folder)
     assert len(both.utterances) == len(labelled.utterances) + len(original.utterances)
+
+
+def test_pseudo_labels_do_not_write_over_what_they_come_from(
+    talkative: Path, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (prepare([str(recordings)], "train", tmp_path / name, SMALL.features, workers=1)[0] for name in "ab")
+    manifest = tmp_path / "list.tsv"
+    manifest.write_text(f"path\ttext\n{next(recordings.rglob('*.wav'))}\tab\n")
+    for data, out in ((first, first), (first, second), (manifest, manifest)):
+        before = [(path, path.read_bytes()) for path in (manifest, first / FEATURES_FILE, second / FEATURES_FILE)]
+        assert monoscribe.main(["pseudo-label", str(talkative), "--data", str(data), "--out", str(out)]) == 2
+        assert "holds data that would be lost; expected another name" in capsys.readouterr().err
+        assert [(path, path.read_bytes()) for path, _ in before] == before
 
 
 @pytest.mark.parametrize(

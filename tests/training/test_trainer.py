@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -11,18 +12,25 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+import soundfile
 import torch
 import torch.distributed as dist
 
+from model.config import FeatureConfig
 from model.files import ModelCard, save_model
-from tests.training.conftest import RECIPE
+from tests.conftest import babble
+from tests.training.conftest import RECIPE, write_clips
 from training import trainer as trainer_module
 from training.batches import Batch
-from training.cache import FeatureCache
+from training.cache import FeatureCache, build
+from training.corpora import Utterance
 from training.objective import objective
 from training.recipe import Attention, Data, Recipe, WeightNoise
 from training.run import leave_group
+from training.statistics import LEAST_DEVIATION
 from training.trainer import CHECKPOINT, Trainer
 
 NOISY = replace(RECIPE, weight_noise=WeightNoise(deviation=0.05, from_step=2))
@@ -67,6 +75,92 @@ def test_a_checkpoint_of_before_epochs_were_kept_resumes(cache: FeatureCache, tm
     assert state.pop("epoch")[0] > 0
     torch.save(state, tmp_path / CHECKPOINT)
     assert go(Trainer(RECIPE, cache, tmp_path), 8) == expected[6:]
+
+
+def test_a_full_disk_costs_no_checkpoint(cache: FeatureCache, tmp_path: Path) -> None:
+    trainer = Trainer(RECIPE, cache, tmp_path)
+    go(trainer, 3, save_at=2)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            trainer.save()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert Trainer(RECIPE, cache, tmp_path).step == 2
+
+
+def damaged(content: bytes) -> dict[str, bytes]:
+    return dict(cut=content[: len(content) // 2], empty=b"", other=b"RIFF....WAVEfmt ")
+
+
+@pytest.mark.parametrize("kind", ["cut", "empty", "other"])
+def test_a_damaged_checkpoint_is_named(kind: str, cache: FeatureCache, tmp_path: Path) -> None:
+    go(Trainer(RECIPE, cache, tmp_path), 2, save_at=1)
+    file = tmp_path / CHECKPOINT
+    file.write_bytes(damaged(file.read_bytes())[kind])
+    with pytest.raises(ValueError, match=r"checkpoint\.pt: not a whole checkpoint"):
+        Trainer(RECIPE, cache, tmp_path)
+    with pytest.raises(ValueError, match=r"checkpoint\.pt: not a whole checkpoint"):
+        Trainer(RECIPE, cache, tmp_path / "second", start=file)
+
+
+def test_a_checkpoint_of_another_kind_is_named(cache: FeatureCache, tmp_path: Path) -> None:
+    torch.save(dict(format=9, weights={}), tmp_path / "newer.pt")
+    with pytest.raises(ValueError, match=r"newer\.pt: no average; expected a checkpoint with average, network"):
+        Trainer(RECIPE, cache, tmp_path, start=tmp_path / "newer.pt")
+
+
+def test_another_model_does_not_go_on(cache: FeatureCache, tmp_path: Path) -> None:
+    go(Trainer(RECIPE, cache, tmp_path), 2, save_at=1)
+    other = replace(RECIPE, model=replace(RECIPE.model, decoder=replace(RECIPE.model.decoder, lstm_units=8)))
+    with pytest.raises(
+        ValueError, match=r"checkpoint\.pt: another model's or optimiser's; expected the recipe's, or another out: size"
+    ):
+        Trainer(other, cache, tmp_path)
+
+
+def test_other_features_begin_with_statistics_of_their_own(cache: FeatureCache, tmp_path: Path) -> None:
+    first = Trainer(RECIPE, cache, tmp_path / "first")
+    save_model(tmp_path / "model", first.averaged(), ModelCard(), torch.float32)
+    finer = replace(RECIPE, model=replace(RECIPE.model, features=FeatureConfig(mel_bins=12)))
+    assert build(write_clips(tmp_path), tmp_path / "finer", finer.model.features, workers=1) == []
+    second = Trainer(finer, FeatureCache(tmp_path / "finer"), tmp_path / "second", start=tmp_path / "model")
+    fresh = Trainer(finer, FeatureCache(tmp_path / "finer"), tmp_path / "third")
+    assert torch.equal(second.network.features.prior_mean, fresh.network.features.prior_mean)
+    assert bool((fresh.network.features.prior_mean != 0).all())
+
+
+def cache_of(samples: npt.NDArray[np.float32], folder: Path, rate: int = 16_000) -> FeatureCache:
+    soundfile.write(folder / "a.wav", samples, rate)
+    assert build([Utterance(folder / "a.wav", "a")], folder / "cache", RECIPE.model.features, workers=1) == []
+    return FeatureCache(folder / "cache")
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.01])
+def test_nothing_but_silence_is_an_error(seconds: float, tmp_path: Path) -> None:
+    silence = np.zeros(int(16_000 * seconds), dtype=np.float32)
+    with pytest.raises(ValueError, match="no sound in 1 recordings"):
+        Trainer(RECIPE, cache_of(silence, tmp_path), tmp_path)
+
+
+def test_bands_with_nothing_in_them_are_not_blown_up(tmp_path: Path) -> None:
+    quiet = np.concatenate([np.zeros(16_000, dtype=np.float32), 0.01 * babble(1.0)])
+    trainer = Trainer(RECIPE, cache_of(quiet, tmp_path, rate=2000), tmp_path)
+    assert float(trainer.network.features.prior_deviation.min()) == pytest.approx(LEAST_DEVIATION)
+    go(trainer, 2)
+    assert trainer.skipped == 0
+
+
+def test_a_cache_that_was_cut_off_is_named(cache_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(cache_folder, tmp_path / "copy")
+    features, index = tmp_path / "copy" / "mels.f16", tmp_path / "copy" / "index.json"
+    features.write_bytes(features.read_bytes()[:-16])
+    with pytest.raises(ValueError, match=r"mels\.f16: \d+ frames: expected \d+, as index\.json says"):
+        FeatureCache(tmp_path / "copy")
+    index.write_text(index.read_text()[:100])
+    with pytest.raises(ValueError, match=r"index\.json: no table of a feature cache"):
+        FeatureCache(tmp_path / "copy")
 
 
 def run_for_ever(folder: Path, out: Path) -> None:
