@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +86,7 @@ def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, 
     folder.mkdir(parents=True, exist_ok=True)
     entries, first, unread = [], 0, list[str]()
     partial = folder / f"{FEATURES_FILE}.{os.getpid()}.partial"
-    with partial.open("wb") as file, ProcessPoolExecutor(workers) as pool:
+    with erased(partial), partial.open("wb") as file, worker_pool(workers) as pool:
         chunks = list(_chunks(list(utterances)))
         extracted = pool.map(_extract, chunks, [config] * len(chunks))
         bar = tqdm(extracted, total=len(chunks), desc="features", unit=f"{CHUNK_OF_CLIPS} clips", disable=None)
@@ -106,12 +108,31 @@ def build(utterances: Iterable[Utterance], folder: Path, config: FeatureConfig, 
                     )
                 )
                 first += len(mels)
-    if not entries:
-        partial.unlink()
-        raise ValueError(f"data: none of {len(unread)} recordings could be read; the first: {unread[0]}")
-    partial.replace(folder / FEATURES_FILE)
-    write_index(folder, config.bins, entries)
+        if not entries:
+            raise ValueError(f"data: none of {len(unread)} recordings could be read; the first: {unread[0]}")
+        file.flush()
+        partial.replace(folder / FEATURES_FILE)
+        write_index(folder, config.bins, entries)
     return unread
+
+
+@contextmanager
+def erased(path: Path) -> Iterator[None]:
+    """After it, the file is not there any more, however it ended."""
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def worker_pool(workers: int) -> ProcessPoolExecutor:
+    """Processes that end with the one that started them, and leave what Ctrl-C means to it."""
+    return ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def write_index(folder: Path, bins: int, entries: Sequence[Mapping[str, object]]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 from training.prepare import prepare
@@ -20,6 +22,7 @@ def in_one_sentence(command: Callable[[argparse.Namespace], int]) -> Callable[[a
     """A wrong value ends the command with the sentence that names it, not with a traceback; so does a disk that is full."""
 
     def run(chosen: argparse.Namespace) -> int:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no worker process is left behind
         try:
             return command(chosen)
         except ValueError as error:
@@ -32,6 +35,11 @@ def in_one_sentence(command: Callable[[argparse.Namespace], int]) -> Callable[[a
         except KeyboardInterrupt:
             print(f"monoscribe {chosen.command}: interrupted", file=sys.stderr)
             return INTERRUPTED
+        except BrokenExecutor:
+            print(f"monoscribe {chosen.command}: a worker process died; is there enough memory?", file=sys.stderr)
+            return FAILED
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     return run
 

@@ -11,7 +11,6 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from model.files import load_model
 from model.hard import HardDecoder
 from model.network import Network
 from model.offline import existing, until_end
-from training.cache import FEATURES_FILE, CachedUtterance, FeatureCache, write_index
+from training.cache import FEATURES_FILE, CachedUtterance, FeatureCache, worker_pool, write_index
 from training.corpora.manifest import write_manifest
 from training.evaluate import memories
 from training.prepare import is_cache, prepare
@@ -133,7 +132,7 @@ def transcribed(model: Path, folder: Path, decoder: str, jobs: int) -> list[tupl
     chunks = [order[start : start + CHUNK_OF_CLIPS] for start in range(0, len(order), CHUNK_OF_CLIPS)]
     heard: dict[int, Heard] = {}
     work = partial(_hear_chunk, model, folder, decoder)
-    with ProcessPoolExecutor(jobs) as pool:
+    with worker_pool(jobs) as pool:
         done = pool.map(work, chunks) if jobs > 1 else map(work, chunks)
         for chunk, texts in zip(chunks, tqdm(done, total=len(chunks), unit=f"{CHUNK_OF_CLIPS} clips", disable=None), strict=True):
             heard |= dict(zip(chunk, texts, strict=True))

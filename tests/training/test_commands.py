@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,9 @@ from model.network import Network
 from tests.conftest import SMALL, babble, random_network
 from tests.training.conftest import RECIPE as TINY_RECIPE
 from tests.training.conftest import TEXTS, TINY
-from training.cache import FEATURES_FILE, FeatureCache
+from training.cache import FEATURES_FILE, FeatureCache, build
+from training.commands import in_one_sentence
+from training.corpora import Utterance
 from training.flags import add_train_flags
 from training.measure import LAG, TAIL, last_sound
 from training.prepare import prepare
@@ -188,6 +190,29 @@ def test_a_signal_saves_and_stops(
     assert torch.load(tmp_path / CHECKPOINT, weights_only=True)["step"] == 1
     assert not (tmp_path / "model").exists()  # no evaluation that nobody waits for
     assert signal.getsignal(number) == before
+
+
+def test_sigterm_is_as_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    @in_one_sentence
+    def command(chosen: argparse.Namespace) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    assert command(argparse.Namespace(command="train")) == 130
+    assert capsys.readouterr().err == "monoscribe train: interrupted\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_interrupted_features_leave_nothing_behind(tmp_path: Path) -> None:
+    def utterances() -> Iterator[Utterance]:
+        yield Utterance(tmp_path / "a.wav", "a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(utterances(), tmp_path / "cache", TINY.features, workers=1)
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 def iter_once(clock: Callable[[], float]) -> Callable[[], float]:
