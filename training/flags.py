@@ -53,9 +53,9 @@ def add_language_flags(parser: argparse.ArgumentParser) -> None:
         "texts", nargs="+", type=Path, metavar="TEXT", help="text files in UTF-8; one that is named twice counts twice"
     )
     parser.add_argument("--out", type=Path, required=True, help="the file to write: language.safetensors in a model's folder")
-    parser.add_argument("--vocabulary", type=count, default=60_000, help="most words; 60000 if not given")
-    parser.add_argument("--bigrams", type=count, default=2, help="how often two words must have been seen to be kept; 2 if not given")
-    parser.add_argument("--trigrams", type=count, default=3, help="how often three words must; 3 if not given")
+    parser.add_argument("--vocabulary", type=int, default=60_000, help="most words; 60000 if not given")
+    parser.add_argument("--bigrams", type=int, default=2, help="how often two words must have been seen to be kept; 2 if not given")
+    parser.add_argument("--trigrams", type=int, default=3, help="how often three words must; 3 if not given")
 
 
 def positive(text: str) -> float:
