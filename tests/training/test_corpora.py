@@ -73,6 +73,14 @@ def test_wsj_without_a_disc_names_what_is_missing(wsj: Path) -> None:
         read_corpus(f"{wsj}:si285", "train")
 
 
+def test_wsj_with_an_unreadable_recording(wsj: Path) -> None:
+    broken = wsj / "LDC93S6B/11-1.1/wsj0/si_tr_s/01i/01ic0202.wv1"
+    broken.write_bytes(broken.read_bytes()[:500])  # not even the header
+    (unread,) = build(read_corpus(str(wsj), "train"), wsj / "cache", TINY.features, workers=1)
+    assert str(broken) in unread
+    assert [utterance.name for utterance in FeatureCache(wsj / "cache").utterances] == ["01ic0201.wv1", "46zc0301.wv1"]
+
+
 @pytest.fixture(params=[str.upper, str.lower], ids=["upper", "lower"])
 def timit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     write_timit(tmp_path / "TIMIT", request.param)
