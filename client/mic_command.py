@@ -90,6 +90,10 @@ async def _transcribe(chosen: argparse.Namespace, microphone: Microphone) -> int
                         output.hear(event)
             except ConnectionFailedError as error:
                 raise ConnectionFailedError(f"{error} {keep_untold(session)}") from error
+            except asyncio.CancelledError:  # a second Ctrl-C
+                if screen.is_away:
+                    screen.say(keep_untold(session))
+                raise
             finally:
                 listening.cancel()
                 results = await asyncio.gather(listening, return_exceptions=True)
@@ -112,7 +116,7 @@ async def _listen(microphone: Microphone, session: Session, screen: Screen, save
                 screen.say(f"Only silence comes from {microphone.device.name}: is it muted, or may this program not use it?")
                 warned = True
             screen.sent(seconds, level)
-        screen.note("finishing")
+        screen.note("finishing; Ctrl-C again ends at once")
     finally:
         await session.stop()
         if microphone.dropped:

@@ -35,7 +35,9 @@ class Screen:
         self._begun = time.monotonic()
         self._sent = 0.0
         self._lag = 0.0
-        self._note = "listening"
+        self._doing = "listening"
+        self._trouble = ""
+        self.is_away = False  # the server
 
     def __enter__(self) -> Self:
         if self._is_shown:
@@ -68,8 +70,8 @@ class Screen:
         else:
             print(sentence, file=sys.stderr, flush=True)
 
-    def note(self, note: str) -> None:
-        self._note = note
+    def note(self, doing: str) -> None:
+        self._doing = doing
 
     def sent(self, seconds: float, level: float = 0.0) -> None:
         """How much audio there is by now, and how loud its last piece was (root mean square, 0..1)."""
@@ -84,12 +86,12 @@ class Screen:
                 self._current = ""
             case Status(processed=processed, draining=draining):
                 self._lag = max(0.0, self._sent - processed)
-                self._note = "the server is about to go" if draining else "listening"
+                self._trouble = "the server is about to go" if draining else ""
             case Interrupted():
-                self._note = "connection lost, trying again; the recording goes on"
+                self.is_away, self._trouble = True, "connection lost, trying again"
             case Resumed(restarted, lost):
                 self._current = "" if restarted else self._current
-                self._note = "listening"
+                self.is_away, self._trouble = False, ""
                 self.say(f"(connected again; {f'{lost:.0f} s of audio were no longer kept' if lost else 'nothing was lost'})")
             case Complaint(message=message):
                 self.say(f"The server says: {message}")
@@ -105,7 +107,8 @@ class Screen:
         elapsed = int(time.monotonic() - self._begun)
         line = Table.grid(padding=(0, 2))
         cells = [Styled("●", style="red"), Styled(f"{elapsed // 60:02d}:{elapsed % 60:02d}"), meter(self._level)]
-        cells += [Styled(f"lag {self._lag:.1f} s", style="yellow" if self._lag > 2 else "dim"), Styled(self._note, style="dim")]
+        cells += [Styled(f"lag {self._lag:.1f} s", style="yellow" if self._lag > 2 else "dim")]
+        cells += [Styled("; ".join(filter(None, (self._trouble, self._doing))), style="dim")]
         line.add_row(*cells)
         return line
 

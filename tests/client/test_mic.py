@@ -36,12 +36,12 @@ CTRL_C = b"\x03"
 class Terminal:
     """A command in a pseudo-terminal."""
 
-    def __init__(self, environment: dict[str, str], *arguments: object) -> None:
+    def __init__(self, environment: dict[str, str], *arguments: object, folder: Path = ROOT) -> None:
         self._master, slave = pty.openpty()
         command = [sys.executable, "-m", "monoscribe", *map(str, arguments)]
-        environment = environment | {"TERM": "xterm", "COLUMNS": "200", "LINES": "30"}
+        environment = environment | {"TERM": "xterm", "COLUMNS": "200", "LINES": "30", "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            command, cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
             preexec_fn=_take_terminal,
         )  # fmt: skip
         os.close(slave)
@@ -161,6 +161,31 @@ def test_a_broken_connection_loses_nothing(card: SoundCard, wire: Wire, recogniz
     subtitles = (tmp_path / "out.srt").read_text()
     spoken = [line for line in subtitles.splitlines() if line and "-->" not in line and not line.isdigit()]
     assert " ".join(spoken) == " ".join(lines_of(recognizer, heard(saved)))
+
+
+@needs_sound_card
+def test_who_does_not_wait_for_the_server_keeps_the_recording(
+    card: SoundCard, wire: Wire, recognizer: Recognizer, tmp_path: Path
+) -> None:
+    saved = tmp_path / "out.wav"
+    terminal = Terminal(card.environment, "mic", "--server", wire.url, "--save", saved, folder=tmp_path)
+    try:
+        wait_until(lambda: recorded_seconds(saved) > 0.2, "it does not record")
+        wire.target = None
+        wire.cut()
+        wait_until(lambda: "connection lost, trying again; listening" in terminal.output, "it did not notice")
+        card.play(recording(1, seed=29))
+        terminal.press(CTRL_C)
+        wait_until(
+            lambda: "trying again; finishing; Ctrl-C again ends at once" in terminal.output, "it does not say what it waits for"
+        )
+        terminal.press(CTRL_C)
+        assert terminal.wait() == 130
+    finally:
+        terminal.end()
+    (kept,) = tmp_path.glob("monoscribe-*.wav")
+    assert f"were not transcribed; they are in {kept.name}" in terminal.output
+    np.testing.assert_array_equal(heard(kept), heard(saved))
 
 
 @needs_sound_card
