@@ -70,9 +70,12 @@ class Bounded:
     def __init__(self, reader: asyncio.StreamReader, bound: int) -> None:
         self._reader = reader
         self._bound = bound
+        self.has_ended = False  # the package makes no difference between the end and a line that is no JSON
 
     async def readline(self) -> bytes:
-        return await self._reader.readline()
+        line = await self._reader.readline()
+        self.has_ended = not line
+        return line
 
     async def readexactly(self, size: int) -> bytes:
         if size > self._bound:
@@ -85,7 +88,7 @@ class Connection:
 
     def __init__(self, hall: Hall, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._hall = hall
-        self._reader = cast(asyncio.StreamReader, Bounded(reader, hall.settings.max_message_bytes))
+        self._reader = Bounded(reader, hall.settings.max_message_bytes)
         self._stream = reader
         self._writer = writer
 
@@ -177,16 +180,20 @@ class Connection:
     async def _next(self) -> Event | None:
         try:
             async with asyncio.timeout(self._hall.settings.idle_seconds):
-                event = await async_read_event(self._reader)
+                event = await async_read_event(cast(asyncio.StreamReader, self._reader))
         except TooLargeError as problem:
             raise refused("length", problem.args[0], f"up to {self._hall.settings.max_message_bytes} bytes") from problem
         except BROKEN as problem:
             raise refused("event", str(problem), "an event of the Wyoming protocol") from problem
+        if event is None and not self._reader.has_ended:
+            raise refused("event", "(no JSON)", "an event of the Wyoming protocol")
         if event is not None and not (isinstance(event.type, str) and isinstance(event.data, dict)):
             raise refused("event", event.type, "an event of the Wyoming protocol")
         return event
 
     async def _send(self, event: Eventable) -> None:
+        if self._writer.is_closing():  # uvloop would raise a RuntimeError
+            raise ConnectionResetError
         async with asyncio.timeout(self._hall.settings.send_seconds):
             await async_write_event(event.event(), self._writer)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+import threading
 
 import pytest
 from wyoming.asr import Transcribe, Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
@@ -16,6 +18,8 @@ from wyoming.ping import Ping, Pong
 
 from model import Recognizer
 from server.audio import Samples
+from server.live import Attachment
+from server.messages import ServerMessage
 from tests.server.conftest import RunningServer, ServerFactory, noise, pcm
 from tests.server.talk import chunks
 
@@ -124,14 +128,46 @@ async def test_what_is_not_served_is_said(port: int, event: Event, complaint: st
 
 
 @pytest.mark.parametrize(
-    "line", [b"[]\n", b"{}\n", b'{"type": 3}\n', b'{"type": "ping", "data": 3}\n', b"hello\n", b'{"data_length": "x"}\n']
-)
-async def test_nonsense_does_no_harm(wyoming: RunningServer, recognizer: Recognizer, port: int, line: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(line)
-    await asyncio.wait_for(reader.read(), 30)  # the server closes
-    writer.close()
+    "line",
+    [
+        b"[]\n", b"{}\n", b'{"type": 3}\n', b'{"type": "ping", "data": 3}\n', b"hello\n", b'{"data_length": "x"}\n', b"\xff\n",
+        b"[" * 70_000 + b"\n", b'{"type": "ping", "data_length": 4}\nhm{}',
+    ],
+)  # fmt: skip
+async def test_nonsense_is_said_and_does_no_harm(wyoming: RunningServer, recognizer: Recognizer, port: int, line: bytes) -> None:
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        assert client._writer is not None
+        client._writer.write(line)
+        assert Error.from_event(await read(client)).text.endswith(": expected an event of the Wyoming protocol")
     assert wyoming.hall.is_ready
+
+
+async def test_a_client_that_vanishes_before_its_text_is_no_error(
+    wyoming: RunningServer, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_gone = threading.Event()
+    take = Attachment.take
+
+    async def take_late(attachment: Attachment) -> list[ServerMessage]:
+        while not is_gone.is_set():  # noqa: ASYNC110 (the server has a thread of its own)
+            await asyncio.sleep(0.01)
+        return await take(attachment)
+
+    monkeypatch.setattr(Attachment, "take", take_late)
+    async with AsyncTcpClient("127.0.0.1", port) as client:
+        await client.write_event(AudioStart(16_000, 2, 1).event())
+        await client.write_event(AudioChunk(16_000, 2, 1, bytes(320)).event())
+        await client.write_event(AudioStop().event())
+        assert TranscriptStart.is_type((await read(client)).type)
+        assert client._writer is not None
+        connection = client._writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # no goodbye, but a reset
+        client._writer.transport.abort()
+    await asyncio.sleep(0.3)  # until the server has seen it
+    is_gone.set()
+    while any(task.get_name() == "wyoming" for task in asyncio.all_tasks(wyoming.loop)):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_client_that_goes_leaves_its_place(wyoming: RunningServer, recognizer: Recognizer, port: int) -> None:
