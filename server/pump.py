@@ -37,6 +37,8 @@ class Reply:
 class Dialect(Protocol):
     """One per connection; may keep state. Raises ProtocolError at what it cannot take."""
 
+    can_resume: bool  # whether a session may go on over another connection
+
     def opening(self, query: Mapping[str, str]) -> ClientMessage | Reply | None:
         """The first message, if the address carries it; or a greeting, where the server is to speak first."""
 
@@ -47,6 +49,8 @@ class Dialect(Protocol):
 
 class Native:
     """The protocol of docs/protocol.md."""
+
+    can_resume = True
 
     def opening(self, query: Mapping[str, str]) -> ClientMessage | None:
         return parse_query(query)
@@ -96,6 +100,8 @@ class Connection:
             if results[0] == ORDERLY:  # it said goodbye without a stop: its audio is worth the same
                 self._feed(End("stopped"))
             self._hall.leave(self._live, self._attachment)
+            if results[0] != ORDERLY and not self._dialect.can_resume:
+                self._hall.discard(self._live)
         if isinstance(results[0], ElsewhereError):
             await pass_on(self._websocket, self._hall, results[0].resume)
 

@@ -44,6 +44,8 @@ STATUS_INTERVAL = 0.2  # seconds: how often to look whether an utterance has end
 
 
 class Deepgram:
+    can_resume = False
+
     def __init__(self) -> None:
         self._id = str(uuid.uuid4())  # not the session's name, which is a secret
         self._model = ""

@@ -38,6 +38,8 @@ LEAST_PAUSE, LONGEST_PAUSE = 100, 10_000  # milliseconds; less than we can do is
 class Realtime:
     """An item is a segment; or, without turn detection, all that was said between two commits."""
 
+    can_resume = False
+
     def __init__(self) -> None:
         self._start = Start(sample_rate=FORMATS["audio/pcm"][1], status_interval=0)
         self._is_open = False

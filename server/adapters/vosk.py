@@ -33,6 +33,8 @@ MOST_ALTERNATIVES = 100  # there is only ever one, but asking for more changes t
 class Vosk:
     """Each audio is followed by a keepalive, whose answer comes in order with the texts: it becomes the reply."""
 
+    can_resume = False
+
     def __init__(self) -> None:
         self._start = Start(status_interval=0)
         self._is_open = False
