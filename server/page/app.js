@@ -132,7 +132,7 @@ async function listen(session, offset, doing) {
         view.showProgress(event.processed);
         break;
       case "interrupted":
-        view.show("waiting", "Connection lost, trying again");
+        view.show("lost", "Connection lost, trying again");
         break;
       case "resumed":
         if (event.restarted) {

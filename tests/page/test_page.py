@@ -192,17 +192,24 @@ def test_a_microphone_that_is_unplugged(page: Page, server: RunningServer) -> No
     assert page.segments
 
 
-def test_on_a_phone(start_browser: StartBrowser, server: RunningServer, speech: Path) -> None:
+def test_on_a_phone(start_browser: StartBrowser, wire: Wire, speech: Path) -> None:
     page = start_browser("--use-fake-device-for-media-stream", f"--use-file-for-fake-audio-capture={speech}", phone=True)
-    page.open(server.url)
+    page.open(wire.url.replace("ws", "http"))
     page.click("#record")
     page.wait_for(lambda: page.growing, "no text while one speaks")
     assert page.run("return document.scrollingElement.scrollWidth <= innerWidth"), "it is wider than the screen"
     small = """return [...document.querySelectorAll("button, select, .button")].filter((element) => element.checkVisibility())
         .filter((element) => element.getBoundingClientRect().height < 28).map((element) => element.outerHTML)"""
     assert page.run(small) == [], "too small for a finger"
-    page.click("#record")
-    wait_for_end(page)
+    height = "return document.querySelector('header').offsetHeight"
+    usual = page.run(height)
+    wire.target = None
+    wire.cut()
+    page.wait_for(lambda: page.state == "Connection lost, trying again", "it does not notice")
+    assert page.run(height) == usual, "the header grows"
+    cut = "const text = document.querySelector('#state-text'); return text.scrollWidth > text.clientWidth"
+    assert not page.run(cut), "the sentence does not fit"
+    assert page.run("return document.scrollingElement.scrollWidth <= innerWidth"), "it is wider than the screen"
 
 
 def test_light_and_dark(page: Page, server: RunningServer) -> None:
