@@ -28,6 +28,7 @@ async function record() {
   const offset = timeline.duration; // a second recording goes on where the first ended
   let session = null;
   let stopped = false;
+  let gaveUp = false;
   const early = []; // what is said before the server is there is heard, too
   const heard = (samples, rate) => {
     if (!timeline.isLive) timeline.begin(rate, true);
@@ -38,9 +39,13 @@ async function record() {
   };
   begin({
     stop: async () => {
-      if (stopped) return;
+      if (stopped) {
+        gaveUp = view.isLost(); // a second press does not wait for a server that is gone
+        if (gaveUp) session?.close();
+        return;
+      }
       stopped = true;
-      view.show("waiting", "Finishing");
+      if (!view.isLost()) view.show("waiting", "Finishing");
       await microphone?.stop();
       session?.stop();
     },
@@ -61,10 +66,11 @@ async function record() {
     session = opened;
     if (stopped) session.stop();
     else view.show("busy", "Listening");
-    await listen(session, offset, stopped ? "Finishing" : "Listening");
+    await listen(session, offset, () => (stopped ? "Finishing" : "Listening"));
     view.show("done", "Done");
   } catch (error) {
-    fail(error, record);
+    if (gaveUp) view.show("done", "Stopped");
+    else fail(error, record);
   } finally {
     stopped = true;
     await microphone?.stop();
@@ -93,7 +99,7 @@ async function transcribe(file) {
     $("progress").hidden = false;
     view.showProgress(0, samples.length / RATE);
     const sending = send(session, samples, () => cancelled);
-    await listen(session, 0, `Transcribing ${file.name}`);
+    await listen(session, 0, () => `Transcribing ${file.name}`);
     await sending;
     view.show("done", cancelled ? "Stopped" : "Done");
   } catch (error) {
@@ -139,7 +145,7 @@ async function listen(session, offset, doing) {
           transcript.void();
           timeline.unmark();
         }
-        view.show("busy", doing);
+        view.show("busy", doing());
         break;
     }
   }

@@ -6,11 +6,13 @@ const LATE = 2; // seconds of lag worth a warning
 
 export const $ = (id) => document.getElementById(id);
 
-// `kind`: idle, waiting, busy or done
+// `kind`: idle, waiting, busy, lost (the server) or done
 export function show(kind, text) {
   $("state").dataset.kind = kind;
   $("state-text").textContent = text;
 }
+
+export const isLost = () => $("state").dataset.kind === "lost";
 
 export function showBusy(isBusy) {
   $("record").setAttribute("aria-pressed", String(isBusy));

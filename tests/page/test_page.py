@@ -113,6 +113,21 @@ def test_a_broken_connection_is_told_and_mended(page: Page, wire: Wire, recogniz
     assert page.problem == ""
 
 
+def test_nobody_has_to_wait_for_a_server_that_is_gone(page: Page, wire: Wire) -> None:
+    page.open(wire.url.replace("ws", "http"))
+    page.click("#record")
+    page.wait_for(lambda: page.growing, "no text while one speaks")
+    wire.target = None
+    wire.cut()
+    page.wait_for(lambda: page.state == "Connection lost, trying again", "it does not notice")
+    page.click("#record")
+    assert page.state == "Connection lost, trying again", "what it waits for"
+    page.click("#record")
+    page.wait_for(lambda: page.text("#record") == "Start", "it does not end")
+    assert page.state == "Stopped"
+    assert page.problem == ""
+
+
 def test_no_server(page: Page, wire: Wire) -> None:
     page.open(wire.url.replace("ws", "http"))
     wire.target = None
