@@ -152,7 +152,7 @@ def plot(load: Load, tenths: list[Tenth], path: Path) -> None:
     ):
         for name in names:
             axis.plot(minutes, [getattr(tenth, name) for tenth in tenths], marker="o", markersize=3, label=name)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("minutes")
         axis.grid(alpha=0.3)

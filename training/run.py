@@ -64,6 +64,7 @@ def train(
     """
     pace = pace or Pace()
     rank, replicas = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")  # it would keep code for the shapes of a thousand batches
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # threads wait for each other; replicas use more cores, and use them better
     device = "cpu"
