@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from model import Recognizer
-from model.files import PRETRAINED, WEIGHTS_FILE
+from model.files import PRETRAINED
 from training.text import normalize
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,7 +23,12 @@ def embedded() -> Recognizer:
 
 
 def test_it_is_small() -> None:
-    assert (PRETRAINED / WEIGHTS_FILE).stat().st_size <= 15e6
+    assert sum(file.stat().st_size for file in PRETRAINED.iterdir()) <= 15e6
+
+
+def test_it_has_a_language(embedded: Recognizer) -> None:
+    assert embedded.network.language is not None
+    assert {"the", "people", "it's"} <= set(embedded.network.language.words)
 
 
 def test_it_understands_the_demo(embedded: Recognizer) -> None:
