@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Part = Mapping[str, Any]  # numbers, machine and load before the start; or why it is missing
+Part = Mapping[str, Any]  # numbers, machine and, if known, load before the start; or why it is missing
 Results = Mapping[str, Part]
 Render = Callable[[Results], str]
 
@@ -220,7 +220,8 @@ def everything(results: Results) -> str:
         page += f"\n## {name.capitalize()}\n`{COMMAND} {name}`: {title}\n"
         if found := numbers(results, name):
             part = results[name]
-            page += f"On {part['machine']}; load {part['load']:.1f} before the start.\n\n{describe(found)}"
+            load = f"; load {part['load']:.1f} before the start" if "load" in part else ""
+            page += f"On {part['machine']}{load}.\n\n{describe(found)}"
         else:
             page += f"\nNot measured: {why_missing(results, name)}.\n"
     return page
