@@ -123,7 +123,7 @@ def chunkwise_attention(alpha: Tensor, energies: Tensor, width: int) -> Tensor:
     """
     if width == 1:
         return alpha
-    weight = (energies - energies.amax(1, keepdim=True)).exp().clamp(min=SMALLEST)
-    behind = functional.pad(weight, (width - 1, 0)).unfold(1, width, 1).sum(-1)  # (B, T) over k-width+1..k
-    ahead = functional.pad(alpha / behind, (0, width - 1)).unfold(1, width, 1).sum(-1)  # (B, T) over j..j+width-1
-    return weight * ahead
+    windows = functional.pad(energies, (width - 1, 0), value=-torch.inf).unfold(1, width, 1)  # (B, T, width) over k-width+1..k
+    shares = alpha[..., None] * windows.softmax(-1)
+    ahead = functional.pad(shares.flip(2), (0, 0, 0, width - 1)).unfold(1, width, 1)  # (B, T, width, width) over k in j..j+width-1
+    return ahead.diagonal(dim1=2, dim2=3).sum(-1)  # of each window, the share of entry j
