@@ -124,9 +124,8 @@ class Engine:
 
     def close(self, stream: int) -> None:
         """Forgets a stream at once; what was not processed yet is lost."""
-        if stream not in self._streams:
-            raise ValueError(f"stream={stream}: not open")
-        self._free.append(self._streams.pop(stream).row)
+        self._free.append(self._known(stream).row)
+        del self._streams[stream]
 
     def accept(self, stream: int, samples: Samples) -> None:
         """Queues mono samples of any number, none included, at the stream's own rate: floating-point numbers in -1..1."""
@@ -150,22 +149,22 @@ class Engine:
     def finish(self, stream: int) -> None:
         """Ends the stream: when a step has said everything, or at once if there is nothing to say, the stream is closed."""
         self.flush(stream)
-        if self._streams[stream].ending:
-            self._streams[stream].finishing = True
+        if self._known(stream).ending:
+            self._known(stream).finishing = True
         else:
             self.close(stream)
 
     def pending(self, stream: int) -> float:
         """Seconds of audio that a stream has queued."""
-        return len(self._streams[stream].pending) / SAMPLE_RATE
+        return len(self._known(stream).pending) / SAMPLE_RATE
 
     def received(self, stream: int) -> float:
         """Seconds of audio that a stream was given."""
-        return self._streams[stream].received / SAMPLE_RATE
+        return self._known(stream).received / SAMPLE_RATE
 
     def is_ready(self, stream: int) -> bool:
         """Whether the next step would advance this stream."""
-        return len(self._streams[stream].pending) >= self._block
+        return len(self._known(stream).pending) >= self._block
 
     @torch.inference_mode()
     def step(self, streams: Iterable[int] | None = None) -> dict[int, list[Event]]:
@@ -307,10 +306,14 @@ class Engine:
         stream.received += len(samples)
         stream.queue(samples)
 
-    def _open_stream(self, name: int) -> _Stream:
+    def _known(self, name: int) -> _Stream:
         stream = self._streams.get(name)
         if stream is None:
             raise ValueError(f"stream={name}: not open")
+        return stream
+
+    def _open_stream(self, name: int) -> _Stream:
+        stream = self._known(name)
         if stream.ending:
             raise ValueError(f"stream={name}: its end is under way; step until it has been said")
         return stream

@@ -63,6 +63,8 @@ def beam(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
 
 def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["soft", "softmax"] = "soft") -> list[list[int]]:
     """Greedy with the attention in expectation, as in training: needs the whole memory, so it is no online method."""
+    if memory.shape[1] == 0:
+        return [[] for _ in memory]
     decoder, mask = network.decoder, existing(memory, lengths)
     keys = decoder.energy.keys(memory)
     state, alpha = decoder.initial_state(len(memory)), first_alpha(memory)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -96,8 +97,11 @@ def test_names_that_are_not_open_are_refused(recognizer: Recognizer) -> None:
     with pytest.raises(ValueError, match="its end is under way"):
         engine.accept(stream, np.zeros(1, np.float32))
     drain(engine)
-    with pytest.raises(ValueError, match="not open"):
-        engine.accept(stream, np.zeros(1, np.float32))
+    uses: list[Callable[[int], object]] = [engine.flush, engine.finish, engine.close, engine.pending, engine.received]
+    uses += [engine.is_ready, lambda name: engine.accept(name, np.zeros(1, np.float32)), lambda name: engine.step([name])]
+    for use in uses:
+        with pytest.raises(ValueError, match=f"stream={stream}: not open"):
+            use(stream)
     assert stream not in engine
 
 

@@ -136,6 +136,12 @@ def test_decoders_do_not_depend_on_padding(network: Network, name: str) -> None:
         assert alone[0][:most] == together[row][:most]
 
 
+@pytest.mark.parametrize("name", sorted(DECODERS))
+def test_decoders_say_nothing_about_an_empty_memory(network: Network, name: str) -> None:
+    assert DECODERS[name](network, memory(entries=0), torch.zeros(3, dtype=torch.long)) == [[], [], []]
+    assert DECODERS[name](network, memory(), torch.tensor([0, ENTRIES, 0]))[::2] == [[], []]
+
+
 def test_nothing_is_said_after_the_end_symbol() -> None:
     network = random_network()
     with torch.no_grad():
