@@ -16,9 +16,9 @@ from torch import Tensor
 from model.config import ModelConfig, config_from_dict, config_to_dict, expect
 from model.decoder import Decoder
 from model.encoder import Encoder
-from model.language import LANGUAGE_FILE, load_language
+from model.language import LANGUAGE_FILE, Language, load_language
 from model.network import Network
-from model.symbols import SymbolTable
+from model.symbols import SPACE, SymbolTable
 
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
@@ -62,7 +62,7 @@ def load_model(folder: Path) -> tuple[Network, ModelCard]:
     described = _read_card(folder / CARD_FILE)
     try:
         config = config_from_dict(ModelConfig, described.pop("config"))
-        symbols = SymbolTable(tuple(described.pop("symbols")))
+        symbols = _symbols(described.pop("symbols"))
         card = config_from_dict(ModelCard, described, "card")
         asked = _count_parameters(config, symbols)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -74,10 +74,7 @@ def load_model(folder: Path) -> tuple[Network, ModelCard]:
     network = Network(config, symbols)
     _set_weights(network, weights, folder / WEIGHTS_FILE)
     if (folder / LANGUAGE_FILE).exists():
-        try:
-            network.language = load_language(folder / LANGUAGE_FILE)
-        except ValueError as error:
-            raise ModelFileError(str(error)) from error
+        network.language = _read_language(folder / LANGUAGE_FILE, symbols)
     return network.eval().requires_grad_(False), card
 
 
@@ -92,6 +89,12 @@ def _read_card(path: Path) -> dict[str, Any]:
     if found != FORMAT:
         raise ModelFileError(f"{path}: format={found!r}: expected {FORMAT!r}")
     return dict(described)
+
+
+def _symbols(found: object) -> SymbolTable:
+    if not isinstance(found, list):
+        raise ValueError(f"symbols={found!r}: expected a list")
+    return SymbolTable(tuple(found))
 
 
 def _count_parameters(config: ModelConfig, symbols: SymbolTable) -> int:
@@ -131,6 +134,17 @@ def _set_weights(network: Network, weights: dict[str, Tensor], path: Path) -> No
     if surplus:
         raise ModelFileError(f"{path}: tensor {surplus[0]} is none of this model's")
     network.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
+
+
+def _read_language(path: Path, symbols: SymbolTable) -> Language:
+    try:
+        language = load_language(path)
+    except ValueError as error:
+        raise ModelFileError(str(error)) from error
+    strangers = {SPACE, *"".join(language.words)} - set(symbols.symbols)
+    if strangers:
+        raise ModelFileError(f"{path}: {min(strangers)!r}, which it is written with, is none of the symbols in {CARD_FILE}")
+    return language
 
 
 def _reason(error: Exception) -> str:

@@ -70,6 +70,10 @@ class Language:
         self._bigrams, self._trigrams = bigrams, trigrams
         self.read = lru_cache(REMEMBERED)(self._read)  # hypotheses of one text ask the same again and again
 
+    def __deepcopy__(self, _: object) -> Language:
+        """Nothing in it changes, and it is large: copies of a network share it."""
+        return self
+
     def start(self) -> Reading:
         return Reading(-1, 0, 1, len(self.words), 0)
 
@@ -123,8 +127,10 @@ def _level(arrays: dict[str, Array], name: str, contexts: int, vocabulary: int) 
     chances, rest = _probabilities(arrays, f"{name}.logs"), _probabilities(arrays, f"{name}.rest")
     if counts.shape != (contexts,) or rest.shape != (contexts,) or words.shape != chances.shape or int(counts.sum()) != len(words):
         raise ValueError(f"{name} do not fit together")
-    if len(words) and int(words.max()) >= vocabulary:
-        raise ValueError(f"{name}: word {words.max()}: expected at most {vocabulary - 1}")
+    if len(words) and not 0 <= int(words.min()) <= int(words.max()) < vocabulary:
+        raise ValueError(f"{name}: words {words.min()}..{words.max()}: expected 0..{vocabulary - 1}")
+    if not (np.diff(np.repeat(np.arange(contexts), counts) * vocabulary + words) > 0).all():
+        raise ValueError(f"{name}: expected the words of each context sorted, each once")
     return Level(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), words, np.concatenate([[0.0], np.cumsum(chances)]), rest)
 
 

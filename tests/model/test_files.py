@@ -57,6 +57,7 @@ def edit_weights(folder: Path, **changes: torch.Tensor) -> None:
         (dict(config=dict(attention=dict(hidden="x"))), r"config\.attention\.hidden='x': expected int"),
         (dict(config=dict(attention=dict(energy="x"))), r"config\.attention\.energy='x': expected one of"),
         (dict(config=[]), "expected a table"),
+        (dict(symbols=None), "symbols=None: expected a list"),
         (dict(symbols=["a"]), "symbols: expected <s> and </s> first"),
         (dict(symbols=["<s>", "</s>", "a", "a"]), "symbols: expected each symbol once"),
         (dict(symbols=["<s>", "</s>", "a"]), "expected"),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.numpy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model import Recognizer
 from model.beam import BeamConfig, BeamDecoder, beam_decode
 from model.files import ModelCard, ModelFileError, load_model, save_model
 from model.language import ALPHABET, LANGUAGE_FILE, SURPRISE, Language, Reading, load_language
+from model.symbols import SymbolTable
 from tests.conftest import random_network
 from tests.model.test_hard import memory
 from training.language import Pruning, build_language, sentences
@@ -132,7 +135,7 @@ def test_a_model_folder_may_hold_one(tmp_path: Path) -> None:
     assert "catalogue" in found.words
 
 
-@pytest.mark.parametrize("wrong", ["cut", "unsorted", "counts", "word", "missing", "chances", "rest"])
+@pytest.mark.parametrize("wrong", ["cut", "unsorted", "counts", "negative", "order", "word", "missing", "chances", "rest"])
 def test_a_broken_one_is_named(tmp_path: Path, wrong: str) -> None:
     save_model(tmp_path, random_network(), ModelCard())
     path = tmp_path / LANGUAGE_FILE
@@ -142,6 +145,11 @@ def test_a_broken_one_is_named(tmp_path: Path, wrong: str) -> None:
         arrays["words"] = arrays["words"][::-1].copy()
     elif wrong == "counts":
         arrays["bigrams.counts"][0] += 1
+    elif wrong == "negative":
+        arrays["bigrams.counts"] = arrays["bigrams.counts"].astype(np.int64)
+        arrays["bigrams.counts"][:2] += [100, -100]
+    elif wrong == "order":
+        arrays["bigrams.words"][:2] = arrays["bigrams.words"][1::-1].copy()
     elif wrong == "word":
         arrays["trigrams.words"][0] = 60_000
     elif wrong == "chances":
@@ -154,3 +162,17 @@ def test_a_broken_one_is_named(tmp_path: Path, wrong: str) -> None:
     path.write_bytes(content[:100] if wrong == "cut" else content)
     with pytest.raises(ModelFileError, match=LANGUAGE_FILE):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(("symbols", "stranger"), [((" ", *LETTERS[1:]), "a"), (tuple(LETTERS), " ")])
+def test_one_for_other_symbols_is_refused(tmp_path: Path, symbols: tuple[str, ...], stranger: str) -> None:
+    save_model(tmp_path, random_network(symbols=SymbolTable(("<s>", "</s>", *symbols))), ModelCard())
+    build_language(sentences(TEXT), tmp_path / LANGUAGE_FILE, ALL)
+    with pytest.raises(ModelFileError, match=f"{LANGUAGE_FILE}: '{stranger}', which it is written with, is none of the symbols"):
+        load_model(tmp_path)
+
+
+def test_copies_of_a_network_share_it(language: Language) -> None:
+    network = random_network()
+    network.language = language
+    assert Recognizer(network).network.language is language
