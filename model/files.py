@@ -47,15 +47,19 @@ def save_model(folder: Path, network: Network, card: ModelCard, dtype: torch.dty
     """Writes both files, each as a whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
-        name: tensor.to(dtype).contiguous() if tensor.is_floating_point() else tensor
-        for name, tensor in network.state_dict().items()
-        if not name.endswith("num_batches_tracked")
+        name: _stored(tensor, dtype) for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")
     }
     described = dict(
         format=FORMAT, **config_to_dict(card), config=config_to_dict(network.config), symbols=list(network.symbols.symbols)
     )
-    _write(folder / WEIGHTS_FILE, safetensors.torch.save(weights))
-    _write(folder / CARD_FILE, (json.dumps(described, indent=1) + "\n").encode())
+    write_whole(folder / WEIGHTS_FILE, safetensors.torch.save(weights))
+    write_whole(folder / CARD_FILE, (json.dumps(described, indent=1) + "\n").encode())
+
+
+def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """As `dtype`, unless a number is too large for that."""
+    stored = tensor.to(dtype) if tensor.is_floating_point() else tensor
+    return (stored if stored.isfinite().all() else tensor).contiguous()
 
 
 def load_model(folder: Path) -> tuple[Network, ModelCard]:
@@ -151,7 +155,8 @@ def _reason(error: Exception) -> str:
     return f"no key {error}" if isinstance(error, KeyError) else str(error)
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """Whatever goes wrong, `path` has its old content or the new one."""
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         file.write(content)

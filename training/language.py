@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import safetensors.numpy
 
+from model.files import write_whole
 from model.language import BOUNDARY, Array
 
 DISCOUNT = 0.75
@@ -81,7 +82,7 @@ def build_language(texts: Iterable[list[str]], out: Path, pruning: Pruning | Non
         "trigrams", context[fits], triple[fits] % size, triple_count[fits], triple_count[fits] >= pruning.trigram, int(kept.sum())
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(safetensors.numpy.save(arrays))
+    write_whole(out, safetensors.numpy.save(arrays))
     return dict(words=len(words) - 1, bigrams=len(arrays["bigrams.words"]), trigrams=len(arrays["trigrams.words"]))
 
 

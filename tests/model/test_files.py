@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def test_half_precision_halves_the_file(network: Network, folder: Path, tmp_path
     half, _ = load_model(tmp_path / "half")
     for name, tensor in network.state_dict().items():
         torch.testing.assert_close(half.state_dict()[name], tensor, rtol=1e-3, atol=1e-3)
+
+
+def test_what_half_precision_cannot_hold_is_saved_as_it_is(network: Network, tmp_path: Path) -> None:
+    wide = copy.deepcopy(network)
+    wide.ctc.bias[0] = 1e6
+    save_model(tmp_path, wide, ModelCard())
+    assert load_model(tmp_path)[0].ctc.bias[0] == 1e6
 
 
 def edit_card(folder: Path, **changes: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -395,6 +396,19 @@ def test_a_language_model_from_text(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert load_language(out).words == ["", "cat", "sat", "the"]
     assert monoscribe.main(["language", str(text), str(text), "--out", str(out)]) == 0
     assert "dog" in load_language(out).words  # named twice, it counts twice
+
+
+def test_a_full_disk_leaves_the_language_model_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    text, out = tmp_path / "book.txt", tmp_path / "language.safetensors"
+    text.write_text("the cat sat. the cat sat. the dog\n")
+    assert monoscribe.main(["language", str(text), "--out", str(out)]) == 0
+    before = out.read_bytes()
+    monkeypatch.setattr("os.fsync", full)
+    assert monoscribe.main(["language", str(text), str(text), "--out", str(out)]) == 1
+    assert out.read_bytes() == before
 
 
 def test_text_that_makes_no_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
