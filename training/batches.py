@@ -46,7 +46,7 @@ def plan_epoch(
 
     A batch holds at most `seconds` of audio, padding included (one longer utterance is a batch of its own), or `count` utterances.
     Batches of a step are of like length, so that no replica waits; where batches run out, a replica repeats one of the others.
-    With `speaker_cap`, an epoch draws at most that many utterances of one speaker.
+    With `speaker_cap`, an epoch draws at most that many utterances of one speaker; where nobody is named, all.
     """
     rng = random.Random(f"{seed} {epoch}")
     chosen = _capped(utterances, speaker_cap, rng) if speaker_cap else list(range(len(utterances)))
@@ -80,7 +80,7 @@ def _capped(utterances: Sequence[CachedUtterance], cap: int, rng: random.Random)
     by_speaker: dict[str, list[int]] = defaultdict(list)
     for index, utterance in enumerate(utterances):
         by_speaker[utterance.speaker].append(index)
-    chosen: list[int] = []
+    chosen = by_speaker.pop("", [])  # speakers that nobody named: each may be another person
     for indices in by_speaker.values():
         chosen += rng.sample(indices, min(cap, len(indices)))
     return chosen

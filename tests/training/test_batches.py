@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,14 @@ def test_a_speaker_has_at_most_the_cap() -> None:
     for plan in plans:
         assert set(Counter(utterances[index].speaker for index in flat(plan)).values()) == {5}
     assert len({index for plan in plans for index in flat(plan)}) > 7 * 5  # another choice in each epoch
+
+
+def test_utterances_of_speakers_unnamed_are_not_capped() -> None:
+    utterances = [replace(utterance, speaker="" if number % 2 else "one") for number, utterance in enumerate(corpus(200))]
+    drawn = Counter(
+        utterances[index].speaker for index in flat(plan_epoch(utterances, seed=1, epoch=0, seconds=20.0, speaker_cap=5))
+    )
+    assert drawn == {"": 100, "one": 5}
 
 
 def test_a_batch_is_padded_with_silence(cache: FeatureCache) -> None:
