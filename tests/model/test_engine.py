@@ -33,8 +33,8 @@ def drain(engine: Engine) -> dict[int, list[Event]]:
             st.integers(0, 5),  # when it joins
             st.integers(200, 9000),  # samples per step
             st.integers(0, 2),  # which sound
-            st.sampled_from([1, 1, 2]),  # beam
-            st.booleans(),  # whether it is closed half way, without a word
+            st.sampled_from([dict(), dict(), dict(beam=2), dict(sample_rate=11_025)]),
+            st.sampled_from(["stay", "flush", "close"]),  # half way
         ),
         min_size=2,
         max_size=6,
@@ -42,7 +42,7 @@ def drain(engine: Engine) -> dict[int, list[Event]]:
     ends=st.booleans(),
 )
 def test_a_stream_in_a_batch_is_a_stream_alone(
-    recognizer: Recognizer, ending: Recognizer, plans: list[tuple[int, int, int, int, bool]], ends: bool
+    recognizer: Recognizer, ending: Recognizer, plans: list[tuple[int, int, int, dict[str, int], str]], ends: bool
 ) -> None:
     if ends:
         recognizer = ending
@@ -51,19 +51,23 @@ def test_a_stream_in_a_batch_is_a_stream_alone(
     streams: dict[int, int] = {}
     sent = [0] * len(plans)
     left: set[int] = set()
+    flushed: dict[int, int] = {}  # after so many samples
     for step in range(400):
-        for plan, (join, chunk, seed, beam, leaves) in enumerate(plans):
+        for plan, (join, chunk, seed, options, half_way) in enumerate(plans):
             samples = babble(1.5, seed)
             if step == join:
-                streams[plan] = engine.open(StreamOptions(beam=beam))
-            if plan not in streams or plan in left:
+                streams[plan] = engine.open(StreamOptions(**options))  # type: ignore[arg-type]
+            if plan not in streams or plan in left or (plan in flushed and engine.is_ready(streams[plan])):
                 continue
             if sent[plan] >= len(samples):
                 engine.finish(streams[plan])
                 left.add(plan)
-            elif leaves and sent[plan] >= len(samples) // 2:
+            elif half_way == "close" and sent[plan] >= len(samples) // 2:
                 engine.close(streams[plan])
                 left.add(plan)
+            elif half_way == "flush" and sent[plan] >= len(samples) // 2 and plan not in flushed:
+                engine.flush(streams[plan])
+                flushed[plan] = sent[plan]
             else:
                 engine.accept(streams[plan], samples[sent[plan] : sent[plan] + chunk])
                 sent[plan] += chunk
@@ -74,10 +78,12 @@ def test_a_stream_in_a_batch_is_a_stream_alone(
     for stream, said in drain(engine).items():
         events[stream] += said
     assert len(engine) == 0
-    for plan, (_, _, seed, beam, leaves) in enumerate(plans):
-        alone = run(recognizer, babble(1.5, seed), [], StreamOptions(beam=beam))
+    for plan, (_, _, seed, options, half_way) in enumerate(plans):
+        alone, expected = recognizer.stream(StreamOptions(**options)), []  # type: ignore[arg-type]
+        for part in np.split(babble(1.5, seed), [flushed[plan]] if plan in flushed else []):
+            expected += alone.accept(part) + alone.flush()
         said = events[streams[plan]]
-        assert same(said, alone[: len(said)] if leaves else alone)
+        assert same(said, expected[: len(said)] if half_way == "close" else expected)
 
 
 def test_a_step_is_bounded(recognizer: Recognizer) -> None:
