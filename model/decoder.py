@@ -83,7 +83,7 @@ class Decoder(nn.Module):
         state, alpha = self.initial_state(len(memory)), first_alpha(memory)
         logits, alphas = [], []
         for step, symbols in enumerate(labels.unbind(1)):
-            alpha = self.next_alpha(state.hidden, keys, mask, alpha, mode, noise, first=step == 0)
+            alpha = self.next_alpha(state.hidden, keys, mask, alpha, "parallel" if mode == "soft" else mode, noise, first=step == 0)
             weights = alpha
             if self.chunk_energy is not None and chunk_keys is not None and mode == "soft":
                 chunk_energies = self.chunk_energy(self.chunk_energy.query(state.hidden)[:, None], chunk_keys)
@@ -95,7 +95,15 @@ class Decoder(nn.Module):
         return Taught(torch.stack(logits, dim=1), torch.stack(alphas, dim=1))
 
     def next_alpha(
-        self, hidden: Tensor, keys: Tensor, mask: Tensor, alpha: Tensor, mode: str, noise: float = 0.0, *, first: bool
+        self,
+        hidden: Tensor,
+        keys: Tensor,
+        mask: Tensor,
+        alpha: Tensor,
+        mode: Literal["recursive", "parallel", "softmax"],
+        noise: float = 0.0,
+        *,
+        first: bool,
     ) -> Tensor:
         """The attention (B, T) of the step after `alpha`, for the decoder's hidden state (B, units)."""
         energies: Tensor = self.energy(self.energy.query(hidden)[:, None], keys)  # (B, T)
@@ -104,7 +112,7 @@ class Decoder(nn.Module):
         if noise:
             energies = energies + noise * torch.randn_like(energies)
         start = next_start(alpha) if self.attention.strict and not first else alpha
-        return monotonic_attention(energies.sigmoid() * mask, start, "parallel")
+        return monotonic_attention(energies.sigmoid() * mask, start, mode)
 
     def forced(self, memory: Tensor, labels: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Says given labels with hard attention to given entries: the whole sequence in one call of the LSTM.

@@ -61,8 +61,11 @@ def beam(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
     return [beam_decode(network, row[:length], BeamConfig()) for row, length in zip(memory, lengths.tolist(), strict=True)]
 
 
-def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["soft", "softmax"] = "soft") -> list[list[int]]:
-    """Greedy with the attention in expectation, as in training: needs the whole memory, so it is no online method."""
+def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["recursive", "softmax"] = "recursive") -> list[list[int]]:
+    """Greedy with the attention in expectation: needs the whole memory, so it is no online method.
+
+    By recurrence, which is exact: the parallel form of training may lose so much weight that a text breaks off half way.
+    """
     if memory.shape[1] == 0:
         return [[] for _ in memory]
     decoder, mask = network.decoder, existing(memory, lengths)
@@ -72,15 +75,17 @@ def soft(network: Network, memory: Tensor, lengths: Tensor, mode: Literal["soft"
     ended = torch.zeros(len(memory), dtype=torch.bool)
     steps = []
     for step in range(memory.shape[1] * decoder.symbols_per_entry):
-        alpha = decoder.next_alpha(state.hidden, keys, mask, alpha, mode, first=step == 0)
+        alpha = decoder.next_alpha(state.hidden, keys, mask, alpha, mode, first=step == 0)  # (B, T)
         weights = alpha
-        if decoder.chunk_energy is not None and mode == "soft":
+        if decoder.chunk_energy is not None and mode == "recursive":
             chunk_energies = decoder.chunk_energy(
                 decoder.chunk_energy.query(state.hidden)[:, None], decoder.chunk_energy.keys(memory)
             )
             weights = chunkwise_attention(alpha, chunk_energies, decoder.attention.chunk)
         logits, state = decoder.step(symbols, (weights[:, None] @ memory)[:, 0], state)
         symbols = logits.argmax(-1)
+        if mode == "recursive" and not decoder.attention.beyond:
+            symbols = symbols.where(alpha.sum(1) >= 0.5, network.symbols.end)  # rather than not, the scan went past the last entry
         steps.append(symbols)
         ended |= symbols == network.symbols.end
         if ended.all():
