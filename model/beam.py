@@ -39,7 +39,10 @@ class BeamConfig:
             raise ValueError(f"beam={self.width}: expected 1..32")
 
 
-Symbol = tuple[int, float]  # a symbol and its probability
+class Symbol(NamedTuple):
+    symbol: int
+    probability: float
+    entry: int  # at which it was said, counted from the search's beginning
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Hypothesis:
 
     @property
     def symbols(self) -> tuple[int, ...]:
-        return tuple(symbol for symbol, _ in self.said)
+        return tuple(each.symbol for each in self.said)
 
 
 WAITING = -1  # no symbol
@@ -79,6 +82,7 @@ class BeamDecoder:
     def reset(self) -> None:
         self._hypotheses = [Hypothesis(0.0, (), reading=self._language.start() if self._language else None)]
         self._state = self._hard.initial_state(1)
+        self._entry = -1  # that was scanned last
 
     def __call__(self, memory: Tensor, allowed: Tensor) -> list[Said]:
         """Scans new entries (T, D), of which a symbol may be said only at `allowed` (T,); returns what is now certain.
@@ -90,6 +94,7 @@ class BeamDecoder:
         final: list[Said] = []
         self.spoken = set()
         for entry in range(len(memory)):
+            self._entry += 1
             if allowed[entry] and not self._best().ended:
                 before = len(self._best().said)
                 span = slice(entry, entry + self._hard.width)
@@ -97,7 +102,7 @@ class BeamDecoder:
                 best = self._best()
                 if any(self._symbols.is_text(symbol) for symbol in best.symbols[before:]):
                     self.spoken.add(entry)
-                final += [Said(0, entry, *symbol) for symbol in self._commit(len(best.said) if best.ended else self._common())]
+                final += self._commit(len(best.said) if best.ended else self._common(), entry)
         same = torch.zeros(len(self._hypotheses), dtype=torch.long)
         last = tuple(window.last(self._hard.width - 1).rows(same) for window in windows)
         self._state = replace(self._state, window=last)
@@ -109,9 +114,9 @@ class BeamDecoder:
         while not self._best().ended and len(self._best().said) < most:
             self._decide(dict.fromkeys(range(len(self._hypotheses)), (0.0, -math.inf)), empty, [])
 
-    def finish(self) -> list[Symbol]:
-        """What the best hypothesis says beyond what was certain. The search then starts anew."""
-        rest = self._commit(len(self._best().said))
+    def finish(self) -> list[Said]:
+        """What the best hypothesis says beyond what was certain, with the last entry as -1. The search then starts anew."""
+        rest = self._commit(len(self._best().said), -1)
         self.reset()
         return rest
 
@@ -188,7 +193,7 @@ class BeamDecoder:
             parent = self._hypotheses[row]
             for score, symbol in zip(scores[index].tolist(), symbols[index].tolist(), strict=True):
                 likely, reading = self._read(parent.reading, symbol)
-                said = (*parent.said, (symbol, math.exp(score)))
+                said = (*parent.said, Symbol(symbol, math.exp(score), self._entry))
                 hypothesis = Hypothesis(parent.score + stop + score + likely, said, symbol == self._symbols.end, reading)
                 _add(candidates, Candidate(hypothesis, index, symbol))
         return after
@@ -211,9 +216,9 @@ class BeamDecoder:
             agreed += 1
         return agreed
 
-    def _commit(self, count: int) -> list[Symbol]:
-        """Makes the first `count` symbols of the best hypothesis final."""
-        final = list(self._best().said[:count])
+    def _commit(self, count: int, entry: int) -> list[Said]:
+        """Makes the first `count` symbols of the best hypothesis final, at entry `entry` of the chunk."""
+        final = [Said(0, entry, each.symbol, each.probability, self._entry - each.entry) for each in self._best().said[:count]]
         self._hypotheses = [replace(hypothesis, said=hypothesis.said[count:]) for hypothesis in self._hypotheses]
         return final
 
@@ -237,5 +242,5 @@ def beam_decode(network: Network, memory: Tensor, config: BeamConfig) -> list[in
     symbols = [each.symbol for each in decoder(memory, torch.ones(len(memory), dtype=torch.bool))]
     if network.config.attention.beyond:
         decoder.go_beyond(len(memory) - len(symbols))
-    symbols += [symbol for symbol, _ in decoder.finish()]
+    symbols += [each.symbol for each in decoder.finish()]
     return symbols[: symbols.index(network.symbols.end)] if network.symbols.end in symbols else symbols

@@ -276,9 +276,11 @@ class Engine:
 
     def _write(self, stream: _Stream, said: Said) -> list[Event]:
         """The events of a symbol. The stream's count of entries is still that of the chunk's beginning."""
-        samples = stream.origin + (stream.entries + said.entry + 1) * self._block
-        time = min(stream.received, samples) / SAMPLE_RATE
-        emission = stream.writer.say(said.symbol, time, round(said.probability, 4))
+        decided, heard = (
+            min(stream.received, stream.origin + (stream.entries + entry + 1) * self._block) / SAMPLE_RATE
+            for entry in (said.entry, said.entry - said.late)
+        )
+        emission = stream.writer.say(said.symbol, decided, round(said.probability, 4), heard)
         return [emission] if emission else []
 
     def _end_segment(self, stream: _Stream) -> list[Event]:
@@ -286,8 +288,8 @@ class Engine:
         stream.endpointer.reset()
         events: list[Event] = []
         if stream.beam is not None:
-            for symbol, probability in stream.beam.finish():
-                events += self._write(stream, Said(0, -1, symbol, probability))
+            for said in stream.beam.finish():
+                events += self._write(stream, said)
         segment = stream.writer.close()
         return [*events, segment] if segment else events
 

@@ -25,6 +25,7 @@ class Said(NamedTuple):
     entry: int
     symbol: int
     probability: float
+    late: int = 0  # entries since it was heard: a search with several hypotheses is certain of it only then
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def hard(network: Network, memory: Tensor, lengths: Tensor) -> list[list[int]]:
     decoder, end = HardDecoder(network.decoder, network.symbols), network.symbols.end
     said, state = decoder(memory, existing(memory, lengths), decoder.initial_state(len(memory)))
     decoded: list[list[int]] = [[] for _ in memory]
-    for row, _, symbol, _ in said:
-        decoded[row].append(symbol)
+    for each in said:
+        decoded[each.row].append(each.symbol)
     unfinished = list(range(len(memory))) if network.config.attention.beyond else []
     while unfinished := [row for row in unfinished if decoded[row][-1:] != [end] and len(decoded[row]) < lengths[row]]:
         rows = torch.tensor(unfinished)

@@ -20,21 +20,23 @@ class Writer:
         self._space = False
         self._end = 0.0  # of the last word: the next one, of this segment or another, begins no earlier
 
-    def say(self, symbol: int, time: float, probability: float) -> Emission | None:
-        """Takes the next symbol; returns what it appends to the text, if anything."""
+    def say(self, symbol: int, time: float, probability: float, heard: float | None = None) -> Emission | None:
+        """Takes the next symbol, decided at `time`; returns what it appends to the text, if anything.
+
+        Words have the time at which it was heard, if that was before.
+        """
         text = self._symbols.written(symbol)
         if text == SPACE:
             self._space = bool(self._words)
             return None
         if not text:
             return None
-        emission = Emission(text, time, probability)
         apart = bool(self._words) and (self._space or bool(self._symbols.joint))
         if apart or not self._words:
             self._words.append([])
-        self._words[-1].append(emission)
+        self._words[-1].append(Emission(text, time if heard is None else heard, probability))
         self._space = False
-        return Emission(SPACE + text, time, probability) if apart else emission
+        return Emission(SPACE + text if apart else text, time, probability)
 
     def close(self) -> Segment | None:
         """Ends the segment; None if nothing was said."""

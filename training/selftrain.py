@@ -167,8 +167,8 @@ def hard_symbols(network: Network, memory: Tensor, lengths: Tensor) -> list[Symb
     decoder = HardDecoder(network.decoder, network.symbols)
     said, _ = decoder(memory, existing(memory, lengths), decoder.initial_state(len(memory)))
     rows: list[Symbols] = [[] for _ in memory]
-    for row, _, symbol, probability in said:
-        rows[row].append((symbol, probability))
+    for each in said:
+        rows[each.row].append((each.symbol, each.probability))
     return [row[: len(until_end([symbol for symbol, _ in row], network.symbols.end))] for row in rows]
 
 

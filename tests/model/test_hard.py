@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from model import Recognizer
-from model.beam import BeamConfig, BeamDecoder, Candidate, Hypothesis, _add, beam_decode
+from model import Recognizer, StreamOptions
+from model.attention import AdditiveEnergy
+from model.beam import BeamConfig, BeamDecoder, Candidate, Hypothesis, Symbol, _add, beam_decode
 from model.config import AttentionConfig
 from model.hard import HardDecoder
 from model.network import Network
@@ -222,8 +223,8 @@ def test_a_score_holds_every_decision(seed: int) -> None:
 def test_ways_to_say_the_same_add_up() -> None:
     candidates: dict[tuple[int, ...], Candidate] = {}
     for probability, row in ((0.2, 0), (0.3, 1), (0.1, 2)):
-        _add(candidates, Candidate(Hypothesis(math.log(probability), ((5, 0.9),)), row, 5))
-    _add(candidates, Candidate(Hypothesis(math.log(0.3), ((6, 0.9),)), 3, 6))
+        _add(candidates, Candidate(Hypothesis(math.log(probability), (Symbol(5, 0.9, 0),)), row, 5))
+    _add(candidates, Candidate(Hypothesis(math.log(0.3), (Symbol(6, 0.9, 0),)), 3, 6))
     assert math.exp(candidates[(5,)].hypothesis.score) == pytest.approx(0.6)
     assert candidates[(5,)].row == 1  # the most probable one's
     assert math.exp(candidates[(6,)].hypothesis.score) == pytest.approx(0.3)
@@ -235,7 +236,7 @@ def test_beam_chunked_equals_whole(any_network: Network, sizes: list[int], seed:
         search, symbols = BeamDecoder(any_network, BeamConfig(width=3)), []
         for chunk in split(memory(seed=seed)[0], sizes, dim=0):
             symbols += [each.symbol for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
-        return symbols + [symbol for symbol, _ in search.finish()]
+        return symbols + [each.symbol for each in search.finish()]
 
     whole = said([ENTRIES])
     assert said(sizes) == whole
@@ -278,6 +279,37 @@ def test_a_search_tells_where_it_speaks_before_it_is_certain(network: Network, s
     whole(memory(seed=2)[0], torch.ones(ENTRIES, dtype=torch.bool))
     assert spoken == whole.spoken
     assert min(spoken) + 5 < min(certain)
+
+
+def deaf_to_itself() -> Network:
+    """Where it stops depends on what it hears alone, so that all hypotheses stop at the same entries, whatever they say there."""
+    network = certain_network(replace(SMALL.attention, strict=True))
+    assert isinstance(network.decoder.energy, AdditiveEnergy)
+    network.decoder.energy.query_weight.weight.zero_()
+    network.decoder.output.bias[[network.symbols.end, *network.symbols.encode(" ")]] = -50.0
+    return network
+
+
+@given(sizes=chunk_sizes(ENTRIES))
+def test_a_search_knows_where_it_heard_what_it_is_late_to_be_certain_of(sizes: list[int]) -> None:
+    network = deaf_to_itself()
+    greedy = HardDecoder(network.decoder, network.symbols)
+    expected, _ = greedy(memory(1), everywhere(1), greedy.initial_state(1))
+    search, said, first = BeamDecoder(network, BeamConfig(8)), [], 0
+    for chunk in split(memory(1)[0], sizes, dim=0):
+        said += [each._replace(entry=each.entry + first) for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+        first += len(chunk)
+    said += [each._replace(entry=each.entry + first) for each in search.finish()]
+    assert max(each.late for each in said) > 3
+    assert [each.entry - each.late for each in said] == [each.entry for each in expected]
+
+
+def test_words_have_the_times_at_which_they_were_heard() -> None:
+    """Not those at which a search was certain of them."""
+    recognizer, samples = Recognizer(deaf_to_itself()), babble(4.0, 1)
+    segments = [recognizer.transcribe(samples, StreamOptions(beam=beam)).segments for beam in (1, 8)]
+    assert len(segments[0]) > 0
+    assert [(each.start, each.end) for each in segments[1]] == [(each.start, each.end) for each in segments[0]]
 
 
 @pytest.mark.parametrize("width", [0, 99, 2.5])

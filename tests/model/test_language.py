@@ -120,10 +120,10 @@ def test_chunks_change_nothing(language: Language, seed: int, cut: int) -> None:
     for part in (entries[:cut], entries[cut:]):
         if len(part):
             said += [each.symbol for each in search(part, torch.ones(len(part), dtype=torch.bool))]
-    said += [symbol for symbol, _ in search.finish()]
+    said += [each.symbol for each in search.finish()]
     whole = BeamDecoder(network, BeamConfig(width=3))
     expected = [each.symbol for each in whole(entries, torch.ones(len(entries), dtype=torch.bool))]
-    assert said == expected + [symbol for symbol, _ in whole.finish()]
+    assert said == expected + [each.symbol for each in whole.finish()]
 
 
 def test_a_model_folder_may_hold_one(tmp_path: Path) -> None:
