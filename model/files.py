@@ -134,6 +134,8 @@ def _set_weights(network: Network, weights: dict[str, Tensor], path: Path) -> No
         least = LEAST.get(name.rpartition(".")[2])
         if least is not None and bool((values < least).any()):
             raise ModelFileError(f"{path}: {name} has values below {least}")
+        if name.endswith("energy.direction") and not bool(values.any()):  # its length is divided by
+            raise ModelFileError(f"{path}: {name} is nothing but zeros")
     surplus = sorted(set(weights) - set(expected))
     if surplus:
         raise ModelFileError(f"{path}: tensor {surplus[0]} is none of this model's")

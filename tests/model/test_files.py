@@ -142,6 +142,7 @@ def test_pickled_weights_run_no_code(folder: Path) -> None:
         ("ctc.bias", torch.zeros(49, dtype=torch.int64), "no finite numbers"),
         ("stranger", torch.zeros(3), "stranger is none of this model's"),
         ("features.prior_deviation", torch.zeros(20, 3), r"prior_deviation has values below 1e-06"),
+        ("decoder.energy.direction", torch.zeros(16), r"decoder\.energy\.direction is nothing but zeros"),
         ("encoder.convs.0.norm.running_var", torch.full((4,), -1.0), r"running_var has values below 0\.0"),
     ],
 )
