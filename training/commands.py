@@ -85,7 +85,14 @@ def run_pseudo_label(chosen: argparse.Namespace) -> int:
 
     filters = Filter(confidence=chosen.confidence, agreement=chosen.agreement)
     kept, heard = pseudo_label(
-        chosen.model, chosen.data, chosen.out, decoder=chosen.decoder, filters=filters, jobs=chosen.jobs, cache=chosen.cache
+        chosen.model,
+        chosen.data,
+        chosen.out,
+        decoder=chosen.decoder,
+        words=chosen.words,
+        filters=filters,
+        jobs=chosen.jobs,
+        cache=chosen.cache,
     )
     print(f"{chosen.out}: kept {kept} of {heard} recordings")
     return 0

@@ -41,7 +41,13 @@ def add_pseudo_label_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a model folder")
     parser.add_argument("--data", nargs="+", required=True, metavar="DATA", help=f"recordings without text: {DATA}")
     parser.add_argument("--out", type=Path, required=True, help="the manifest (.tsv) to write; a folder if DATA is a feature cache")
-    parser.add_argument("--decoder", choices=("hard", "ctc"), default="hard", help="whose text to keep; hard if not given")
+    parser.add_argument(
+        "--decoder",
+        choices=("hard", "ctc", "words"),
+        default="hard",
+        help="whose text to keep; hard if not given; words needs --words",
+    )
+    parser.add_argument("--words", type=Path, metavar="ARPA", help="a language model of words, for the decoder of that name")
     parser.add_argument("--confidence", type=float, default=0.9, help="least confidence of a text, 0 to 1; 0.9 if not given")
     parser.add_argument("--agreement", type=float, default=0.9, help="least agreement of attention and CTC; 0.9 if not given")
     parser.add_argument("--jobs", type=count, default=1, help="processes; 1 if not given")

@@ -99,7 +99,7 @@ def level(name: str, contexts: Array, words: Array, weights: Array, kept: Array,
     probabilities = (weights[kept] - DISCOUNT) / totals[contexts[kept]]
     rest = 1 - np.bincount(contexts[kept], probabilities, minlength=size)
     return {
-        f"{name}.counts": np.bincount(contexts[kept], minlength=size).astype(np.uint32),
+        f"{name}.counts": np.bincount(contexts[kept], minlength=size).astype(np.uint16),  # fewer than there are words
         f"{name}.words": words[kept].astype(np.uint16),
         f"{name}.logs": np.log(np.maximum(probabilities, LEAST)).astype(np.float16),
         f"{name}.rest": np.log(np.clip(rest, LEAST, 1)).astype(np.float16),

@@ -2,7 +2,8 @@
 
 The filter is that of Kahn, Lee and Hannun, "Self-training for end-to-end speech recognition" (2020, arXiv:1909.09116): texts with
 a loop of words go, then those of low confidence, which is the likelihood per symbol. Ours besides: attention and CTC must agree
-(two heads seldom make the same mistake), and the rate of characters must be that of speech.
+(two heads seldom make the same mistake), and the rate of characters must be that of speech. With a language model of words
+(training/words.py) a text is what CTC most likely heard of those words, and its likelihood is that of both models.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache as remembered
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,11 +28,13 @@ from model.files import load_model
 from model.hard import HardDecoder
 from model.network import Network
 from model.offline import existing, until_end
+from model.symbols import SymbolTable
 from training.cache import FEATURES_FILE, CachedUtterance, FeatureCache, worker_pool, write_index
 from training.corpora.manifest import write_manifest
 from training.evaluate import memories
 from training.prepare import is_cache, prepare
 from training.text import spelling_of
+from training.words import WordSearch
 
 CHUNK_OF_CLIPS = 256
 
@@ -73,6 +77,7 @@ def pseudo_label(
     out: Path,
     *,
     decoder: str = "hard",
+    words: Path | None = None,
     filters: Filter | None = None,
     jobs: int = 1,
     cache: Path | None = None,
@@ -80,7 +85,12 @@ def pseudo_label(
     """Writes what is kept, and returns how many recordings were kept of how many heard.
 
     From corpora and manifests comes a manifest; from a feature cache, another cache that shares its features.
+    `words` is the language model of the decoder "words", an ARPA file.
     """
+    if (decoder == "words") != (words is not None):
+        raise ValueError(
+            f"decoder={decoder!r}, words={words and str(words)!r}: expected a language model for 'words', and only then"
+        )
     filters = filters or Filter()
     share = len(data) == 1 and is_cache(data[0]) and not out.suffix
     if not share and out.suffix != ".tsv":
@@ -89,9 +99,12 @@ def pseudo_label(
     if out.resolve() in (Path(where).resolve() for where in data) or (share and features.exists() and not features.is_symlink()):
         raise ValueError(f"out={str(out)!r}: holds data that would be lost; expected another name")
     out.parent.mkdir(parents=True, exist_ok=True)  # not after hours of listening
+    network = load_model(model)[0]
+    if words:
+        word_search(words, network.symbols.symbols)  # a wrong file is told now
     with TemporaryDirectory() as nowhere:
-        folders = prepare(data, "train", cache or Path(nowhere), load_model(model)[0].config.features)
-        heard = [(utterance, said) for folder in folders for utterance, said in transcribed(model, folder, decoder, jobs)]
+        folders = prepare(data, "train", cache or Path(nowhere), network.config.features)
+        heard = [(utterance, said) for folder in folders for utterance, said in transcribed(model, folder, decoder, words, jobs)]
     kept = [(utterance, said) for utterance, said in heard if filters.keeps(said, utterance.frames / FRAMES_PER_SECOND)]
     if share:
         _share_cache(folders[0], out, kept)
@@ -125,13 +138,13 @@ def without_file(utterance: CachedUtterance) -> dict[str, object]:
     return {name: value for name, value in asdict(utterance).items() if name != "file"}
 
 
-def transcribed(model: Path, folder: Path, decoder: str, jobs: int) -> list[tuple[CachedUtterance, Heard]]:
+def transcribed(model: Path, folder: Path, decoder: str, words: Path | None, jobs: int) -> list[tuple[CachedUtterance, Heard]]:
     """What the model hears in each utterance of a cache, in the cache's order."""
     utterances = FeatureCache(folder).utterances
     order = sorted(range(len(utterances)), key=lambda index: utterances[index].frames)
     chunks = [order[start : start + CHUNK_OF_CLIPS] for start in range(0, len(order), CHUNK_OF_CLIPS)]
     heard: dict[int, Heard] = {}
-    work = partial(_hear_chunk, model, folder, decoder)
+    work = partial(_hear_chunk, model, folder, decoder, words)
     with worker_pool(jobs) as pool:
         done = pool.map(work, chunks) if jobs > 1 else map(work, chunks)
         for chunk, texts in zip(chunks, tqdm(done, total=len(chunks), unit=f"{CHUNK_OF_CLIPS} clips", disable=None), strict=True):
@@ -139,13 +152,21 @@ def transcribed(model: Path, folder: Path, decoder: str, jobs: int) -> list[tupl
     return [(utterance, heard[index]) for index, utterance in enumerate(utterances)]
 
 
-def _hear_chunk(model: Path, folder: Path, decoder: str, chunk: list[int]) -> list[Heard]:
-    cache = FeatureCache(folder)
-    return hear(load_model(model)[0], cache, [cache.utterances[index] for index in chunk], decoder)
+def _hear_chunk(model: Path, folder: Path, decoder: str, words: Path | None, chunk: list[int]) -> list[Heard]:
+    cache, network = FeatureCache(folder), load_model(model)[0]
+    search = word_search(words, network.symbols.symbols) if words else None
+    return hear(network, cache, [cache.utterances[index] for index in chunk], decoder, search)
+
+
+@remembered
+def word_search(words: Path, symbols: tuple[str, ...]) -> WordSearch:
+    return WordSearch(words, SymbolTable(symbols))
 
 
 @torch.inference_mode()
-def hear(network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], decoder: str) -> list[Heard]:
+def hear(
+    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], decoder: str, search: WordSearch | None = None
+) -> list[Heard]:
     """The text of each utterance by `decoder`, how probable it is, and how far the other head agrees."""
     spelling = spelling_of(network.symbols)
     heard = [Heard("", 0.0, 0.0)] * len(utterances)
@@ -153,10 +174,14 @@ def hear(network: Network, cache: FeatureCache, utterances: Sequence[CachedUtter
         by_head = dict(hard=hard_symbols(network, memory, lengths), ctc=ctc_symbols(network, memory, lengths))
         for row, index in enumerate(chosen):
             texts = {head: spelling.decode([symbol for symbol, _ in said[row]]) for head, said in by_head.items()}
-            text, other = texts[decoder], texts["ctc" if decoder == "hard" else "hard"]
+            if search:
+                text, score = search(network.ctc(memory[row, : lengths[row]]).log_softmax(-1))
+                confidence = min(1.0, math.exp(score / max(1, len(text))))
+            else:
+                text, confidence = texts[decoder], geometric_mean([p for _, p in by_head[decoder][row]])
             if text:
-                agreement = max(0.0, 1 - float(jiwer.cer(text, other)))
-                heard[index] = Heard(text, geometric_mean([p for _, p in by_head[decoder][row]]), agreement)
+                other = texts["ctc" if decoder == "hard" else "hard"]
+                heard[index] = Heard(text, confidence, max(0.0, 1 - float(jiwer.cer(text, other))))
     return heard
 
 

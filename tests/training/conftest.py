@@ -51,3 +51,34 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cache(cache_folder: Path) -> FeatureCache:
     return FeatureCache(cache_folder)
+
+
+ARPA = """\\data\\
+ngram 1=7
+ngram 2=4
+
+\\1-grams:
+-3\t<unk>
+-9\t<s>\t-0.3
+-1\t</s>
+-1\tice\t-0.3
+-1\teyes\t-0.3
+-1\tcream\t-0.3
+-1\tnaïve\t-0.3
+
+\\2-grams:
+-0.1\tice cream
+-2\teyes cream
+-0.1\tcream </s>
+-0.3\t<s> eyes
+
+\\end\\
+"""
+
+
+@pytest.fixture
+def arpa(tmp_path: Path) -> Path:
+    """A small language model of words."""
+    path = tmp_path / "words.arpa"
+    path.write_text(ARPA, encoding="utf-8")
+    return path

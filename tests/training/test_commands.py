@@ -350,6 +350,30 @@ def test_pseudo_labels_do_not_write_over_what_they_come_from(
         assert [(path, path.read_bytes()) for path, _ in before] == before
 
 
+def test_pseudo_labels_are_words_of_the_language_model(recordings: Path, arpa: Path, tmp_path: Path) -> None:
+    network, out = random_network(), tmp_path / "words.tsv"
+    letters = network.symbols.encode("eyes ice cream")
+    with torch.no_grad():  # it hears these letters everywhere, one as well as the other
+        network.ctc.weight.zero_()
+        network.ctc.bias.fill_(-9)
+        network.ctc.bias[[network.symbols.blank, *letters]] = 0
+    save_model(tmp_path / "lettered", network, ModelCard("lettered"), torch.float32)
+    arguments = ["pseudo-label", str(tmp_path / "lettered"), "--data", str(recordings), "--decoder", "words", "--words", str(arpa)]
+    assert monoscribe.main([*arguments, "--agreement", "0", "--confidence", "0", "--out", str(out)]) == 0
+    texts = [line.split("\t")[1] for line in out.read_text().splitlines()[1:]]
+    assert all(set(text.split()) <= {"ice", "eyes", "cream"} for text in texts)
+    assert "".join(texts)
+
+
+def test_the_language_model_belongs_to_its_decoder(
+    talkative: Path, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["pseudo-label", str(talkative), "--data", str(recordings), "--out", str(tmp_path / "words.tsv")]
+    for wrong in (["--decoder", "words"], ["--words", "words.arpa"]):
+        assert monoscribe.main([*arguments, *wrong]) == 2
+        assert "expected a language model for 'words', and only then" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("heard", "kept"),
     [
