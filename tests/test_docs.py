@@ -32,7 +32,7 @@ from tests.documents import DOCUMENTS, ROOT, blocks, spans
 from tests.reader import Reader, check_extra, check_make
 from tests.server.conftest import RunningServer, noise, pcm, recognizer
 from tests.server.encode import encode
-from tests.training.conftest import write_clips
+from tests.training.conftest import ARPA, write_clips
 from tests.training.discs import write_timit, write_wsj
 from training import commands
 from training.corpora.manifest import write_manifest
@@ -63,6 +63,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_manifest(folder / f"{name}.tsv", clips)
     for name in ("books", "sentences"):
         (folder / f"{name}.txt").write_text("A cab, a bad cab. A cab!\n\nDad had a cab.\n")
+    (folder / "words.arpa").write_text(ARPA, encoding="utf-8")
     write_wsj(folder / "corpora" / "wsj")
     write_timit(folder / "corpora" / "timit")
     save_model(folder / "talkative", random_network(), ModelCard("talkative"), torch.float32)

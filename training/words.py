@@ -26,7 +26,7 @@ class WordSearch:
             from flashlight.lib.text.decoder.kenlm import KenLM
             from flashlight.lib.text.dictionary import Dictionary
         except ImportError as error:
-            raise ValueError(f"words={str(arpa)!r}: its search needs flashlight-text: pip install 'monoscribe[words]'") from error
+            raise ValueError(f'words={str(arpa)!r}: its search needs flashlight-text: pip install "monoscribe[words]"') from error
         self._symbols, self._space = symbols, symbols.encode(SPACE)[0]
         words = [word for word in vocabulary(arpa) if set(word) <= set(symbols.symbols)]
         if not words:

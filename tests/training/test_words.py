@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,9 @@ def test_a_wrong_file_is_told(content: bytes | None, complaint: str, tmp_path: P
         path.write_bytes(content)
     with pytest.raises(ValueError, match=complaint):
         WordSearch(path, SYMBOLS)
+
+
+def test_without_the_search_it_says_what_to_install(arpa: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flashlight.lib.text", None)
+    with pytest.raises(ValueError, match=r'pip install "monoscribe\[words\]"'):
+        WordSearch(arpa, SYMBOLS)
