@@ -178,6 +178,7 @@ function finish() {
   job?.release?.();
   job = null;
   timeline.end();
+  if (transcript.unfinished) settle(transcript.unfinished); // the server is gone
   transcript.void();
   view.showBusy(false);
   refreshText();

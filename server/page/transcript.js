@@ -9,6 +9,7 @@ export class Transcript {
   #list;
   #settledWords = 0;
   #current = null; // the list item that grows
+  #spoken = [0, 0]; // seconds of its first and last characters
   #onPick;
 
   // `onPick(seconds)` is called when the user picks a time.
@@ -19,6 +20,7 @@ export class Transcript {
 
   append(text, time) {
     this.#current ??= this.#begin(time);
+    this.#spoken[1] = time;
     const isNearEnd = this.#isNearEnd();
     const span = document.createElement("span");
     span.className = "new";
@@ -37,13 +39,19 @@ export class Transcript {
     for (const word of segment.words.length ? segment.words : [segment]) {
       const span = document.createElement("span");
       span.textContent = word.text;
-      span.title = `${shortClock(word.start)} · ${Math.round(100 * word.confidence)} % sure`;
+      span.title = `${shortClock(word.start)} · ${word.confidence ? `${Math.round(100 * word.confidence)} % sure` : "unfinished"}`;
       span.classList.toggle("doubtful", word.confidence < DOUBTFUL);
       text.append(text.childNodes.length ? " " : "", span);
     }
     item.append(text);
     this.#list.append(item);
     if (isNearEnd) this.#scrollToEnd();
+  }
+
+  // What there is of a segment that will not be finished, or null.
+  get unfinished() {
+    const text = this.#current?.querySelector(".growing").textContent.trim();
+    return text ? { text, start: this.#spoken[0], end: this.#spoken[1], confidence: 0, words: [] } : null;
   }
 
   // The characters of the segment that grows are not to be shown any longer.
@@ -68,6 +76,7 @@ export class Transcript {
   }
 
   #begin(time) {
+    this.#spoken[0] = time;
     const item = this.#item(time);
     item.classList.add("current");
     item.setAttribute("aria-hidden", "true"); // single letters are no help to who listens; the settled segment is read out

@@ -120,12 +120,14 @@ def test_nobody_has_to_wait_for_a_server_that_is_gone(page: Page, wire: Wire) ->
     wire.target = None
     wire.cut()
     page.wait_for(lambda: page.state == "Connection lost, trying again", "it does not notice")
+    heard = page.growing.strip()
     page.click("#record")
     assert page.state == "Connection lost, trying again", "what it waits for"
     page.click("#record")
     page.wait_for(lambda: page.text("#record") == "Start", "it does not end")
     assert page.state == "Stopped"
     assert page.problem == ""
+    assert page.segments[-1] == heard, "what was heard until then is lost"
 
 
 def test_no_server(page: Page, wire: Wire) -> None:
