@@ -226,6 +226,9 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
     missing = sorted(KEYS - state.keys()) if isinstance(state, dict) else sorted(KEYS)
     if missing:
         raise ValueError(f"{path}: no {missing[0]}; expected a checkpoint with {', '.join(sorted(KEYS))}")
+    for name in ("network", "average"):
+        if not isinstance(state[name], dict) or not all(isinstance(tensor, Tensor) for tensor in state[name].values()):
+            raise ValueError(f"{path}: {name} is no table of tensors; expected a checkpoint of ours")
     return dict(state)
 
 

@@ -31,7 +31,7 @@ from training.objective import objective
 from training.recipe import Attention, Data, Recipe, WeightNoise
 from training.run import leave_group
 from training.statistics import LEAST_DEVIATION
-from training.trainer import CHECKPOINT, Trainer
+from training.trainer import CHECKPOINT, Trainer, read_weights
 
 NOISY = replace(RECIPE, weight_noise=WeightNoise(deviation=0.05, from_step=2))
 Losses = list[dict[str, float]]
@@ -103,6 +103,16 @@ def test_a_damaged_checkpoint_is_named(kind: str, cache: FeatureCache, tmp_path:
         Trainer(RECIPE, cache, tmp_path)
     with pytest.raises(ValueError, match=r"checkpoint\.pt: not a whole checkpoint"):
         Trainer(RECIPE, cache, tmp_path / "second", start=file)
+
+
+@pytest.mark.parametrize("average", [None, [1], {"ctc.bias": 1}])
+def test_a_checkpoint_without_tensors_is_named(average: object, cache: FeatureCache, tmp_path: Path) -> None:
+    trainer = Trainer(RECIPE, cache, tmp_path / "run")
+    trainer.save()
+    path = tmp_path / "run" / "checkpoint.pt"
+    torch.save(torch.load(path, weights_only=True) | {"average": average}, path)
+    with pytest.raises(ValueError, match=r"checkpoint\.pt: average is no table of tensors"):
+        read_weights(path)
 
 
 def test_a_checkpoint_of_another_kind_is_named(cache: FeatureCache, tmp_path: Path) -> None:
