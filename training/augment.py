@@ -17,10 +17,11 @@ SIGNAL_TO_NOISE = (1.0, 7.0)  # nats of power: 4 to 30 dB
 NOISE_JITTER = 0.5  # nats, from frame to frame
 COLOUR_POINTS = 6  # of the random curve over frequency that colours the noise
 COLOUR_DEVIATION = 1.5  # nats
+TELEPHONE_BAND = (0.70, 0.76)  # of the bins, which reach to 8 kHz: what is below 3.4 to 4 kHz
 
 
 def augment_mels(batch: Batch, options: Augmentation, step: int, reduction: int = REDUCTION) -> Batch:
-    """Tempo, vocal tract, gain and noise, on log-mel features as they come from the cache; `reduction` frames are one entry."""
+    """Tempo, vocal tract, telephone, noise and gain, on log-mel features of a cache; `reduction` frames are one entry."""
     if step < options.from_step:
         return batch
     if options.tempo:
@@ -28,6 +29,8 @@ def augment_mels(batch: Batch, options: Augmentation, step: int, reduction: int 
     mels = batch.mels
     if options.warp:
         mels = warped(mels, 1 + options.warp * (2 * torch.rand(len(mels)) - 1))
+    if options.telephone:
+        mels = torch.where(torch.rand(len(mels), 1, 1) < options.telephone, by_telephone(mels), mels)
     if options.noise:
         noisy = torch.rand(len(mels), 1, 1) < options.noise
         mels = torch.where(noisy & (mels > LOG_FLOOR), torch.logaddexp(mels, coloured_noise(mels)), mels)
@@ -54,6 +57,14 @@ def warped(mels: Tensor, factors: Tensor) -> Tensor:
     low = mels.gather(2, below[:, None].expand_as(mels))
     high = mels.gather(2, (below + 1).clamp(max=last)[:, None].expand_as(mels))
     return low + share * (high - low)
+
+
+def by_telephone(mels: Tensor) -> Tensor:
+    """Without the high frequencies, as sound comes that was sampled at 8 kHz on its way."""
+    low, high = TELEPHONE_BAND
+    bins = mels.shape[2]
+    highest = bins * (low + (high - low) * torch.rand(len(mels), 1, 1))
+    return mels.masked_fill(torch.arange(bins) >= highest, LOG_FLOOR)
 
 
 def coloured_noise(mels: Tensor) -> Tensor:

@@ -105,6 +105,7 @@ class Augmentation:
     from_step: int = 0
     gain: float = 0.0  # nats of power, up or down, per utterance
     noise: float = 0.0  # share of utterances with coloured noise mixed in
+    telephone: float = 0.0  # share of utterances that lose what is above 3.4 to 4 kHz; with mel bins alone
     tempo: float = 0.0  # 0.1: each batch is spoken up to 10 % faster or slower (Ko et al., 2015, on features)
     warp: float = 0.0  # 0.1: each utterance's spectrum is stretched by up to 10 % (vocal tract length, Jaitly and Hinton, 2013)
     time_masks: int = 0
@@ -115,7 +116,7 @@ class Augmentation:
     def __post_init__(self) -> None:
         masks = ("time_masks", "time_mask_frames", "frequency_masks", "frequency_mask_bins")
         expect_from(0, "augmentation", self, "from_step", "gain", *masks)
-        expect_from(0, "augmentation", self, "noise", highest=1)
+        expect_from(0, "augmentation", self, "noise", "telephone", highest=1)
         expect_from(0, "augmentation", self, "tempo", "warp", highest=0.9)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import soxr
 import torch
 
-from model.features import BLOCK, LOG_FLOOR
+from model.config import FeatureConfig
+from model.features import BLOCK, LOG_FLOOR, Features
+from tests.conftest import babble
 from training.augment import at_tempo, augment_mels, mask_frames, warped
 from training.batches import Batch
 from training.recipe import Augmentation
@@ -42,6 +45,23 @@ def test_noise_adds_power_to_some_utterances(mels: torch.Tensor) -> None:
     assert bool((noisy[:, 30:] == LOG_FLOOR).all())
     everywhere = augment_mels(batch_of(mels), Augmentation(noise=1.0), step=0).mels
     assert bool((everywhere != mels).flatten(1).any(1).all())
+
+
+def test_the_telephone_takes_the_high_frequencies_away() -> None:
+    """As on a recording that is sampled at 8 kHz on its way, whose features are computed from the sound."""
+    samples = babble(2, seed=3)
+    narrow = soxr.resample(soxr.resample(samples, 16_000, 8_000), 8_000, 16_000)
+    features = Features(FeatureConfig())
+    wide, narrow = (features.log_mel(torch.from_numpy(sound)[None]) for sound in (samples, narrow))
+    simulated = torch.cat([augment_mels(batch_of(wide), Augmentation(telephone=1.0), step=0).mels for _ in range(20)])
+    lost = (simulated == LOG_FLOOR).all(1)  # (20, bins)
+    assert bool((wide[0, :, 65:] > LOG_FLOOR + 1).any())
+    assert bool(lost[:, 61:].all())
+    assert not bool(lost[:, :56].any())
+    assert bool((narrow[0, :, 62:].mean(0) < LOG_FLOOR + 0.5).all())
+    assert torch.equal(simulated[0][:, ~lost[0]], wide[0][:, ~lost[0]])
+    some = augment_mels(batch_of(wide.repeat(100, 1, 1)), Augmentation(telephone=0.5), step=0).mels
+    assert 20 < int((some[:, :, -1] == LOG_FLOOR).all(1).sum()) < 80
 
 
 def test_masks_are_stretches_within_their_bounds() -> None:
