@@ -11,7 +11,7 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.config import ModelConfig, config_from_dict, config_to_dict, expect
 from model.decoder import Decoder
@@ -23,6 +23,7 @@ from model.symbols import SPACE, SymbolTable
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
 FORMAT = "monoscribe-model-1"
+NORMALISER = ("prior_mean", "prior_deviation")  # of the front end: numbers to read, so they stand in the JSON
 LEAST = dict(prior_deviation=1e-6, running_var=0.0)  # what is below cannot be divided by, or has no root
 PRETRAINED = Path(__file__).parent / "pretrained"
 
@@ -33,7 +34,7 @@ class ModelFileError(ValueError):
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What the JSON holds besides config and symbols: facts about the training."""
+    """What the JSON holds besides config, symbols and normaliser: facts about the training."""
 
     name: str = "untrained"
     delay: float = 0.0  # seconds from a sound to the emission that stands for it, in the median
@@ -46,14 +47,22 @@ class ModelCard:
 def save_model(folder: Path, network: Network, card: ModelCard, dtype: torch.dtype = torch.float16) -> None:
     """Writes both files, each as a whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {
-        name: _stored(tensor, dtype) for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")
-    }
+    weights = {name: _stored(tensor, dtype) for name, tensor in _weights(network).items()}
     described = dict(
-        format=FORMAT, **config_to_dict(card), config=config_to_dict(network.config), symbols=list(network.symbols.symbols)
+        format=FORMAT,
+        **config_to_dict(card),
+        config=config_to_dict(network.config),
+        symbols=list(network.symbols.symbols),
+        normaliser={name: getattr(network.features, name).tolist() for name in NORMALISER},
     )
     write_whole(folder / WEIGHTS_FILE, safetensors.torch.save(weights))
     write_whole(folder / CARD_FILE, (json.dumps(described, indent=1) + "\n").encode())
+
+
+def _weights(network: Network) -> dict[str, Tensor]:
+    """All tensors but those of the normaliser, and counters that nothing reads."""
+    apart = ("num_batches_tracked", *NORMALISER)
+    return {name: tensor for name, tensor in network.state_dict().items() if not name.endswith(apart)}
 
 
 def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -67,6 +76,7 @@ def load_model(folder: Path) -> tuple[Network, ModelCard]:
     try:
         config = config_from_dict(ModelConfig, described.pop("config"))
         symbols = _symbols(described.pop("symbols"))
+        normaliser = _normaliser(described.pop("normaliser"))
         card = config_from_dict(ModelCard, described, "card")
         asked = _count_parameters(config, symbols)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -76,7 +86,8 @@ def load_model(folder: Path) -> tuple[Network, ModelCard]:
     if asked > found:  # before anything is allocated, since a card may ask for any size
         raise ModelFileError(f"{folder / WEIGHTS_FILE}: {found} numbers: expected {asked}, as {CARD_FILE} says")
     network = Network(config, symbols)
-    _set_weights(network, weights, folder / WEIGHTS_FILE)
+    _set(network, _weights(network), weights, folder / WEIGHTS_FILE)
+    _set(network.features, {name: getattr(network.features, name) for name in NORMALISER}, normaliser, folder / CARD_FILE)
     if (folder / LANGUAGE_FILE).exists():
         network.language = _read_language(folder / LANGUAGE_FILE, symbols)
     return network.eval().requires_grad_(False), card
@@ -101,6 +112,18 @@ def _symbols(found: object) -> SymbolTable:
     return SymbolTable(tuple(found))
 
 
+def _normaliser(found: object) -> dict[str, Tensor]:
+    if not isinstance(found, dict):
+        raise ValueError(f"normaliser={found!r}: expected a table")
+    tensors = {}
+    for name, numbers in found.items():
+        try:
+            tensors[name] = torch.tensor(numbers, dtype=torch.float32)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise ValueError(f"normaliser.{name}: expected rows of numbers: {error}") from error
+    return tensors
+
+
 def _count_parameters(config: ModelConfig, symbols: SymbolTable) -> int:
     with torch.device("meta"):  # shapes without memory
         encoder = Encoder(config.encoder, config.features.bins)
@@ -119,8 +142,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise ModelFileError(f"{path}: type {error} is none of torch's") from error
 
 
-def _set_weights(network: Network, weights: dict[str, Tensor], path: Path) -> None:
-    expected = {name: tensor for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")}
+def _set(module: nn.Module, expected: dict[str, Tensor], weights: dict[str, Tensor], path: Path) -> None:
+    """The tensors that are expected, if all of them were found in the file and nothing else."""
     for name, tensor in expected.items():
         if name not in weights:
             raise ModelFileError(f"{path}: no tensor {name}, which {CARD_FILE} asks for")
@@ -139,7 +162,7 @@ def _set_weights(network: Network, weights: dict[str, Tensor], path: Path) -> No
     surplus = sorted(set(weights) - set(expected))
     if surplus:
         raise ModelFileError(f"{path}: tensor {surplus[0]} is none of this model's")
-    network.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
+    module.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
 
 
 def _read_language(path: Path, symbols: SymbolTable) -> Language:
