@@ -138,7 +138,7 @@ def card(results: Results) -> str:
     )
     if "long" in found:
         ((minutes, row),) = found["long"].items()
-        text += f"\nOne recording of {minutes}, put together from these: {percent(row['wer'])} / {percent(row['cer'])}.\n"
+        text += f"\nOne recording of {minutes}, put together from all three sets: {percent(row['wer'])} / {percent(row['cer'])}.\n"
         silent = ", ".join(f"{name} {characters}" for name, characters in found["no_speech"].items())
         text += f"Characters that ten seconds of no speech give: {silent}.\n"
     return text
