@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from model.features import FRAMES_PER_SECOND
-from model.files import load_model
+from model.files import load_model, write_whole
 from model.network import Network
 from training.batches import Batch, collate, plan_epoch
 from training.cache import FeatureCache
@@ -234,10 +233,6 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> dict[str,
 
 def write_atomically(state: dict[str, Any], path: Path) -> None:
     """A reader, or a run that was killed in between, sees the old file or the new one, never a part."""
-    partial, content = path.with_suffix(".partial"), io.BytesIO()
+    content = io.BytesIO()
     torch.save(state, content)  # not into the file: of a disk that is full, torch says something about positions
-    with partial.open("wb") as file:
-        file.write(content.getbuffer())
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_whole(path, content.getvalue())

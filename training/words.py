@@ -27,6 +27,8 @@ class WordSearch:
             from flashlight.lib.text.dictionary import Dictionary
         except ImportError as error:
             raise ValueError(f'words={str(arpa)!r}: its search needs flashlight-text: pip install "monoscribe[words]"') from error
+        if SPACE not in symbols.symbols:
+            raise ValueError(f"words={str(arpa)!r}: the model writes no spaces between words; expected one that writes characters")
         self._symbols, self._space = symbols, symbols.encode(SPACE)[0]
         words = [word for word in vocabulary(arpa) if set(word) <= set(symbols.symbols)]
         if not words:

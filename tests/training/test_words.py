@@ -75,3 +75,8 @@ def test_without_the_search_it_says_what_to_install(arpa: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "flashlight.lib.text", None)
     with pytest.raises(ValueError, match=r'pip install "monoscribe\[words\]"'):
         WordSearch(arpa, SYMBOLS)
+
+
+def test_a_model_of_phones_has_no_words(arpa: Path) -> None:
+    with pytest.raises(ValueError, match="writes no spaces"):
+        WordSearch(arpa, SymbolTable(("<s>", "</s>", "aa", "sh")))
