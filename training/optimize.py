@@ -1,12 +1,14 @@
-"""What a step does to gradients and weights: one flat gradient, L2, clipping, weight noise, the moving average."""
+"""What a step does to gradients and weights: one flat gradient, L2, clipping, weight noise, dropout, the moving average."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from model.conv_lstm import ConvLSTM
 
@@ -66,6 +68,19 @@ def weight_noise(weights: Sequence[nn.Parameter], deviation: float) -> Iterator[
         with torch.no_grad():
             for weight, before in zip(weights, clean, strict=True):
                 weight.copy_(before)
+
+
+def drop_outputs(layers: Iterable[nn.Module], share: float) -> None:
+    """From now on, in training, a share of each layer's units says nothing: the same ones for a whole utterance (B, T, D)."""
+
+    def drop(layer: nn.Module, _: Any, result: tuple[Tensor, Any]) -> tuple[Tensor, Any]:
+        output, state = result
+        kept = functional.dropout(output.new_ones(len(output), 1, output.shape[2]), share, layer.training)
+        return output * kept, state
+
+    if share:
+        for layer in layers:
+            layer.register_forward_hook(drop)
 
 
 @torch.no_grad()

@@ -146,6 +146,7 @@ class Recipe:
     seed: int = 1
     steps: int = 1_500_000
     symbols: Literal["characters", "phones"] = "characters"
+    dropout: float = 0.0  # share of the units of each of the encoder's LSTM layers that say nothing, utterance by utterance
     model: ModelConfig = field(default_factory=ModelConfig)
     data: Data = field(default_factory=Data)
     optimizer: Optimizer = field(default_factory=Optimizer)
@@ -158,6 +159,7 @@ class Recipe:
     def __post_init__(self) -> None:
         expect_from(0, "recipe", self, "seed", highest=MOST)
         expect_from(1, "recipe", self, "steps", highest=MOST)
+        expect_from(0, "recipe", self, "dropout", highest=0.9)
 
 
 def load_recipe(name_or_path: str) -> Recipe:

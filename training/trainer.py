@@ -20,7 +20,7 @@ from training.cache import FeatureCache
 from training.grow import grown
 from training.muon import Muon, hidden_matrices
 from training.objective import objective
-from training.optimize import add_l2, clip, flat_gradient, noisy_weights_of, update_average, weight_noise
+from training.optimize import add_l2, clip, drop_outputs, flat_gradient, noisy_weights_of, update_average, weight_noise
 from training.recipe import Recipe, value_at
 from training.statistics import feature_statistics
 from training.text import SPELLINGS
@@ -51,6 +51,7 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.device = torch.device(device)
         self.network = Network(recipe.model, self.spelling.table).to(self.device)
+        drop_outputs(self.network.encoder.lstms, recipe.dropout)
         self.labels = [self.spelling.encode(utterance.text) for utterance in cache.utterances]
         self.step, self.skipped = 0, 0
         self.epoch, self.epoch_start = 0, 0  # the epoch under way and its first step

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.conftest import random_network
 from tests.training.conftest import RECIPE
-from training.optimize import add_l2, clip, flat_gradient, noisy_weights_of, update_average, weight_noise
+from training.optimize import add_l2, clip, drop_outputs, flat_gradient, noisy_weights_of, update_average, weight_noise
 from training.recipe import value_at
 
 PAPER = ((0, 2e-4), (700_000, 2e-5), (1_000_000, 2e-6), (1_300_000, 2e-7))
@@ -94,3 +94,28 @@ def test_average_follows_the_weights() -> None:
     assert average["weight"].item() == pytest.approx(0.9 * 1 + 0.1 * 2)
     update_average(average, {"weight": torch.tensor([2.1]), "count": torch.tensor(4)}, decay=0.9, step=0)  # 1 / 10 in the beginning
     assert average["weight"].item() == pytest.approx(0.1 * 1.1 + 0.9 * 2.1)
+
+
+class Layer(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, str]:
+        return x, "state"
+
+
+def test_dropout_silences_units_for_a_whole_utterance_and_only_in_training() -> None:
+    layer = Layer()
+    drop_outputs([layer], 0.25)
+    x = torch.ones(50, 7, 40)
+    y, state = layer(x)
+    assert state == "state"
+    assert torch.equal(y, y[:, :1].expand_as(y))
+    silent = (y[:, 0] == 0).float()
+    assert 0.2 < float(silent.mean()) < 0.3
+    assert not torch.equal(silent[0], silent[1])  # each utterance has its own
+    assert torch.allclose(y[y > 0], torch.tensor(4 / 3))  # what is left is louder, so that the sum stays
+    assert torch.equal(layer.eval()(x)[0], x)
+
+
+def test_no_dropout_leaves_the_layers_alone() -> None:
+    layer = Layer()
+    drop_outputs([layer], 0.0)
+    assert not layer._forward_hooks

@@ -91,6 +91,7 @@ def test_baselines_differ_in_one_thing() -> None:
         ("attention.heard = 1.5", "attention.heard=1.5: expected 0..1"),
         ("augmentation.tempo = 1", "augmentation.tempo=1.0: expected 0..0.9"),
         ("augmentation.time_masks = -1", "augmentation.time_masks=-1: expected 0"),
+        ("dropout = 1.0", "recipe.dropout=1.0: expected 0..0.9"),
         ("weight_noise.deviation = -1", "weight_noise.deviation=-1.0: expected 0"),
         ("decoding.beam = 0", "decoding.beam=0: expected 1..1000"),
     ],
