@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy import add_recognizer_flags
+from benchmarks.accuracy import BEAM, add_recognizer_flags
 from benchmarks.recognizers import CHUNK, RATE, Open, Vosk, find_peers, monoscribe, transcribe, without
 from benchmarks.recordings import Recording, draw
 from model.engine import Samples
@@ -142,9 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, why in missing.items():
         print(f"{name}: {why}")
     results: dict[str, Any] = {"missing": missing}
-    results["seen"] = measure(
-        {"monoscribe": monoscribe(options.model)} | peers, draw(options.manifest, options.limit, options.seconds), missing
-    )
+    ours = {"monoscribe": monoscribe(options.model), f"monoscribe, beam {BEAM}": monoscribe(options.model, BEAM)}
+    results["seen"] = measure(ours | peers, draw(options.manifest, options.limit, options.seconds), missing)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 0

@@ -48,7 +48,7 @@ def _add_common_flags(parser: argparse.ArgumentParser, output: str, output_help:
     parser.add_argument("--format", default="text", choices=FORMATS, help="default %(default)s")
     parser.add_argument("--output", default="", metavar=output, help=output_help)
     parser.add_argument("--endpointing", type=float, default=0.8, metavar="SECONDS", help="pause that ends a segment (default 0.8)")
-    parser.add_argument("--beam", type=int, default=1, metavar="N", help="hypotheses to follow (default 1: fastest)")
+    parser.add_argument("--beam", type=int, default=0, metavar="N", help="hypotheses to follow: 1 is fastest, 0 (default) best")
 
 
 def _use_epilog(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from client.audio import Samples
 from client.events import ClientError, Closed, Event, Segment, Status, Text, Word
 from model import EndpointConfig, ModelFileError, Recognizer, StreamOptions
 from model import Segment as Said
+from model.beam import BeamConfig
 
 
 class LocalRecognizer:
@@ -17,7 +18,7 @@ class LocalRecognizer:
             self._endpoint = EndpointConfig(silence=endpointing)
         except (ModelFileError, ValueError) as error:
             raise ClientError(f"{error}.") from error
-        self._beam = beam
+        self._beam = beam or BeamConfig().width
         self.model = self._recognizer.card.name
 
     async def events(self, rate: int, chunks: Iterator[Samples]) -> AsyncGenerator[Event, None]:

@@ -49,7 +49,7 @@ class Start:
     interim: bool = True  # whether to send `text`
     words: bool = True  # whether segments carry their words
     endpointing: Annotated[float, Field(ge=0.1, le=10)] = EndpointConfig().silence  # seconds of pause that end a segment
-    beam: Annotated[int, Field(ge=1, le=16)] = 1
+    beam: Annotated[int, Field(ge=0, le=16)] = 1  # hypotheses to follow; 0: as many as the server lets
     status_interval: Annotated[float, Field(ge=0, le=60)] = 1.0  # seconds between two `status`; 0: none unless asked for
 
 

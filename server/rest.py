@@ -47,7 +47,7 @@ async def transcribe(
     channels: Annotated[int, Query(ge=1, le=8, description="of raw samples")] = 1,
     words: Annotated[bool, Query(description="whether segments carry their words, in json")] = True,
     endpointing: Annotated[float, Query(ge=0.1, le=10, description="seconds of pause that end a segment")] = Start().endpointing,
-    beam: Annotated[int, Query(ge=1, le=16, description="hypotheses to follow; at most the server's max_beam")] = 1,
+    beam: Annotated[int, Query(ge=0, le=16, description="hypotheses to follow: 0, as many as the server lets, its max_beam")] = 1,
 ) -> Response:
     """The file is the body, or the field `file` of a form. What is said equals what a live stream of the same audio says."""
     hall: Hall = request.app.state.hall

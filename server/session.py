@@ -140,6 +140,7 @@ class Session:
         return self._complain(Error("out_of_order", f"type={kind}: came {when}; expected {accepted}", "type", kind, accepted))
 
     def _start(self, start: Start) -> list[Output]:
+        start = dataclasses.replace(start, beam=start.beam or self._limits.beam)
         try:
             options = stream_options(start, self._limits)
         except ProtocolError as problem:
@@ -220,7 +221,7 @@ class Session:
 def stream_options(start: Start, limits: SessionLimits) -> StreamOptions:
     """What the engine is asked for."""
     if start.beam > limits.beam:
-        accepted = f"whole number 1..{limits.beam}"
+        accepted = f"whole number 0..{limits.beam}"
         raise ProtocolError(Error("bad_message", f"beam={start.beam}: expected {accepted}", "beam", str(start.beam), accepted))
     try:
         return StreamOptions(start.sample_rate, EndpointConfig(silence=start.endpointing), start.beam)

@@ -13,7 +13,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from model import Recognizer
+from model import Recognizer, StreamOptions
+from model.beam import BeamConfig
 from model.config import AttentionConfig, DecoderConfig, EncoderConfig, FeatureConfig, ModelConfig
 from model.network import Network
 from model.symbols import SymbolTable
@@ -22,6 +23,8 @@ settings.register_profile("default", deadline=None, max_examples=20, suppress_he
 settings.load_profile("default")
 
 SHARED_SPEECH = Path(__file__).resolve().parents[2] / "shared" / "speech"
+
+BEST = StreamOptions(beam=BeamConfig().width)  # what the page and `monoscribe mic` and `file` get of a server
 
 SMALL = ModelConfig(
     features=FeatureConfig(mel_bins=20),

@@ -24,6 +24,7 @@ import monoscribe
 from model import Recognizer
 from server.codec import protocol_schema
 from server.settings import read_settings
+from tests.conftest import BEST
 from tests.documents import ROOT, Block
 from tests.server.conftest import RunningServer
 from training.audio import Samples, read_audio
@@ -103,7 +104,7 @@ class Reader:
         done = subprocess.run(
             line.replace("monoscribe file", program), shell=True, env=environment, capture_output=True, text=True, timeout=60
         )
-        expected = [segment.text for segment in self.recognizer.transcribe(read_samples("speech.wav")).segments]
+        expected = [segment.text for segment in self.recognizer.transcribe(read_samples("speech.wav"), BEST).segments]
         assert done.stdout.splitlines() == expected, done.stderr
 
     def run_monoscribe(self, arguments: list[str]) -> None:

@@ -61,7 +61,7 @@ async function record() {
     if (stopped) await microphone.stop();
     fillMicrophones();
     view.show("waiting", "Connecting");
-    const opened = await connect(undefined, { sample_rate: microphone.rate, apiKey: key });
+    const opened = await connect(undefined, { sample_rate: microphone.rate, beam: 0, apiKey: key });
     while (early.length) await opened.send(early.shift());
     session = opened;
     if (stopped) session.stop();
@@ -93,7 +93,7 @@ async function transcribe(file) {
   try {
     view.show("waiting", `Reading ${file.name}`);
     const samples = await decode(file);
-    session = await connect(undefined, { sample_rate: RATE, apiKey: key, bufferSeconds: FILE_BUFFER_SECONDS });
+    session = await connect(undefined, { sample_rate: RATE, beam: 0, apiKey: key, bufferSeconds: FILE_BUFFER_SECONDS });
     timeline.begin(RATE, false);
     view.show("busy", `Transcribing ${file.name}`);
     $("progress").hidden = false;

@@ -27,6 +27,7 @@ from model.network import Network
 from server.formats import as_json, as_srt, as_text, as_vtt
 from server.messages import SegmentEnd, WordTime
 from tests.client.sound_card import wait_until
+from tests.conftest import BEST
 from tests.server.conftest import RunningServer, ServerFactory, noise
 
 
@@ -39,7 +40,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def text_of(recognizer: Recognizer, *seeds: int) -> str:
-    return "".join(f"{segment.text}\n" for seed in seeds for segment in recognizer.transcribe(noise(3, seed)).segments)
+    return "".join(f"{segment.text}\n" for seed in seeds for segment in recognizer.transcribe(noise(3, seed), BEST).segments)
 
 
 def run(*arguments: object) -> int:
@@ -57,7 +58,7 @@ def test_many_files_into_a_folder(server: RunningServer, recordings: Path, recog
     out = tmp_path / "new" / "folder"
     assert run("--server", server.url, "--output", out, "--format", "json", *sorted(recordings.iterdir())) == 0
     documents = [json.loads((out / f"{number}.json").read_text()) for number in (1, 2)]
-    assert [document["text"] for document in documents] == [recognizer.transcribe(noise(3, seed)).text for seed in (1, 2)]
+    assert [document["text"] for document in documents] == [recognizer.transcribe(noise(3, seed), BEST).text for seed in (1, 2)]
     assert documents[0]["file"].endswith("1.wav")
     assert documents[0]["duration"] == 3.0
     assert documents[0]["model"] == "gibberish"

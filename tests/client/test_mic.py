@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from model import Recognizer, StreamOptions
 from tests.client.conftest import Wire
 from tests.client.fake_sounddevice import HOST_ERROR, FakeSounddevice, PortAudioError
 from tests.client.sound_card import RATE, SoundCard, needs_sound_card, sound_card, wait_until
+from tests.conftest import BEST
 from tests.server.conftest import RunningServer, noise
 
 ROOT = Path(__file__).parents[2]
@@ -106,14 +108,14 @@ def recorded_seconds(path: Path) -> float:
     return path.stat().st_size / 2 / RATE if path.exists() else 0.0
 
 
-def lines_of(recognizer: Recognizer, samples: Samples) -> list[str]:
-    return [segment.text for segment in recognizer.transcribe(samples, StreamOptions(sample_rate=RATE)).segments]
+def lines_of(recognizer: Recognizer, samples: Samples, options: StreamOptions = BEST) -> list[str]:
+    return [segment.text for segment in recognizer.transcribe(samples, replace(options, sample_rate=RATE)).segments]
 
 
 @needs_sound_card
 def test_the_text_is_that_of_the_recording(card: SoundCard, server: RunningServer, recognizer: Recognizer, tmp_path: Path) -> None:
     out, saved, played = tmp_path / "out.txt", tmp_path / "out.wav", recording(4, seed=21)
-    terminal = Terminal(card.environment, "mic", "--server", server.url, "--save", saved, "--output", out)
+    terminal = Terminal(card.environment, "mic", "--server", server.url, "--save", saved, "--output", out, "--beam", 1)
     try:
         wait_until(lambda: recorded_seconds(saved) > 0.2, "it does not record")
         card.play(played)
@@ -126,7 +128,7 @@ def test_the_text_is_that_of_the_recording(card: SoundCard, server: RunningServe
     samples = heard(saved)
     sounds = np.flatnonzero(samples)
     np.testing.assert_array_equal(samples[sounds[0] : sounds[-1] + 1], played)
-    lines = lines_of(recognizer, samples)
+    lines = lines_of(recognizer, samples, StreamOptions(beam=1))
     assert lines
     assert out.read_text().splitlines() == lines
     shown = terminal.output
@@ -275,7 +277,7 @@ def test_any_rate(
     samples, sent = soundfile.read(saved, dtype="float32")
     assert 8_000 <= sent <= 48_000
     assert len(samples) / sent == pytest.approx(3, abs=0.01)
-    lines = [segment.text for segment in recognizer.transcribe(samples, StreamOptions(sample_rate=sent)).segments]
+    lines = [segment.text for segment in recognizer.transcribe(samples, replace(BEST, sample_rate=sent)).segments]
     assert out.read_text().splitlines() == lines != []
 
 
@@ -325,7 +327,7 @@ def test_a_microphone_that_is_lost(
     assert monoscribe.main(["mic", "--server", server.url]) == 1
     shown = capsys.readouterr()
     assert f"monoscribe mic: Fake delivers {told}" in shown.err
-    assert shown.out.splitlines() == [segment.text for segment in recognizer.transcribe(card.played).segments]
+    assert shown.out.splitlines() == [segment.text for segment in recognizer.transcribe(card.played, BEST).segments]
 
 
 def test_a_sound_system_that_does_not_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -415,7 +417,7 @@ def test_a_recording_for_which_there_is_no_room(
     kept, _ = soundfile.read("out.wav", dtype="float32")
     assert 2.9 < len(kept) / 16_000 < 3.2
     np.testing.assert_array_equal(kept, noise(6, seed=27)[: len(kept)])
-    assert recognizer.transcribe(kept).text.startswith(" ".join(told.out.splitlines())[:20])
+    assert recognizer.transcribe(kept, BEST).text.startswith(" ".join(told.out.splitlines())[:20])
     assert told.out.strip()
 
 

@@ -14,6 +14,7 @@ from model import Recognizer, StreamOptions
 from model.attention import AdditiveEnergy
 from model.beam import BeamConfig, BeamDecoder, Candidate, Hypothesis, Symbol, _add, beam_decode
 from model.config import AttentionConfig
+from model.endpoint import to_entries
 from model.hard import HardDecoder
 from model.network import Network
 from model.offline import DECODERS, hard, soft, until_end
@@ -302,6 +303,20 @@ def test_a_search_knows_where_it_heard_what_it_is_late_to_be_certain_of(sizes: l
     said += [each._replace(entry=each.entry + first) for each in search.finish()]
     assert max(each.late for each in said) > 3
     assert [each.entry - each.late for each in said] == [each.entry for each in expected]
+
+
+@given(sizes=chunk_sizes(ENTRIES), quiet_from=st.integers(ENTRIES // 2, ENTRIES))
+def test_a_search_is_never_late_without_bound(sizes: list[int], quiet_from: int) -> None:
+    """In silence, too, where there is nothing more to scan."""
+    network = deaf_to_itself()
+    patience = to_entries(0.2, network.config.encoder.reduction)
+    search, late = BeamDecoder(network, BeamConfig(8, patience=0.2)), []
+    allowed = torch.arange(ENTRIES) < quiet_from
+    for chunk, may in zip(split(memory(1)[0], sizes, dim=0), split(allowed, sizes, dim=0), strict=True):
+        late += [each.late for each in search(chunk, may)]
+    assert max(late) == patience
+    if quiet_from + patience <= ENTRIES:
+        assert search.finish() == []
 
 
 def test_words_have_the_times_at_which_they_were_heard() -> None:

@@ -11,6 +11,7 @@ from client import Segment, Transcript, Word
 from model import Recognizer
 from tests.client.conftest import Wire
 from tests.client.sound_card import wait_until
+from tests.conftest import BEST
 from tests.page.conftest import SPEECH_SECONDS, Page, StartBrowser
 from tests.server.conftest import RunningServer, ServerFactory, noise
 
@@ -18,7 +19,7 @@ from tests.server.conftest import RunningServer, ServerFactory, noise
 def transcript_of(recognizer: Recognizer) -> Transcript:
     segments = [
         Segment(said.text, said.start, said.end, 1.0, tuple(Word(w.text, w.start, w.end, w.confidence) for w in said.words))
-        for said in recognizer.transcribe(noise(SPEECH_SECONDS, seed=31)).segments
+        for said in recognizer.transcribe(noise(SPEECH_SECONDS, seed=31), BEST).segments
     ]
     return Transcript(segments)
 

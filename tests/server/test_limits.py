@@ -177,7 +177,7 @@ async def test_text_where_audio_belongs(server: RunningServer, recognizer: Recog
     assert heard.code == 1000
 
 
-@pytest.mark.parametrize("query", ["sample_rate=44", "encoding=opus", "speed=2", "endpointing=nan", "beam=0"])
+@pytest.mark.parametrize("query", ["sample_rate=44", "encoding=opus", "speed=2", "endpointing=nan", "beam=17"])
 async def test_wrong_parameters_are_named(server: RunningServer, query: str) -> None:
     heard = await converse(f"{server.stream_url}?{query}", [])
     assert heard.code == 1008

@@ -43,7 +43,7 @@ async def test_health_and_metrics(start_server: ServerFactory) -> None:
     async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
         assert (await client.head("/healthz")).status_code == (await client.head("/readyz")).status_code == 200
     heard = await converse(server.stream_url, [*chunks(pcm(noise(4, seed=1)), 1), Stop()])
-    await converse(server.stream_url + "?beam=0", [])
+    await converse(server.stream_url + "?beam=17", [])
     assert await value(server, 'monoscribe_sessions_closed_total{reason="stopped"}') == 1
     assert await value(server, 'monoscribe_errors_total{code="bad_message"}') == 1
     assert 4 <= await value(server, "monoscribe_audio_seconds_total") < 5

@@ -179,7 +179,7 @@ async def test_the_error_that_ended_a_session_comes_again(server: RunningServer)
 
 async def test_a_session_that_never_began_is_not_kept(server: RunningServer) -> None:
     """Nobody knows its name; and a crowd of such must not drive out sessions that someone may come back to."""
-    async with connected(server.stream_url + "?beam=0") as socket:
+    async with connected(server.stream_url + "?beam=17") as socket:
         heard = await hear(socket)
     assert [message.seq for message in heard.messages if isinstance(message, Error)] == [None]
     assert all(live.session.has_begun for live in server.hall._all_kept())

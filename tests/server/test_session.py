@@ -187,7 +187,14 @@ def test_a_beam_wider_than_the_server_offers_is_refused() -> None:
     assert opened.options.beam == LIMITS.beam
     refused = session().feed(Start(beam=LIMITS.beam + 1))[0]
     assert isinstance(refused, Error)
-    assert refused.message == f"beam={LIMITS.beam + 1}: expected whole number 1..{LIMITS.beam}"
+    assert refused.message == f"beam={LIMITS.beam + 1}: expected whole number 0..{LIMITS.beam}"
+
+
+def test_a_beam_of_zero_is_as_wide_as_the_server_lets() -> None:
+    ready, opened = session().feed(Start(beam=0))
+    assert isinstance(ready, Ready)
+    assert isinstance(opened, OpenStream)
+    assert ready.accepted.beam == opened.options.beam == LIMITS.beam > 1
 
 
 CLIENT: st.SearchStrategy[ClientMessage] = st.one_of(
