@@ -77,15 +77,15 @@ def _engine_rows(found: Any) -> list[tuple[str, str]]:
     best, alone = max(found["rows"], key=lambda row: row["sustained"]), found["rows"][0]
     return [
         (
-            "streams that one core sustains, without sockets",
+            "greedy streams that one core sustains, without sockets",
             f"{best['sustained']:.0f}, {percent(best['share'], 0)} of what it could if there were nothing but matrix products",
         ),
-        ("one stream alone", f"{percent(1 / alone['sustained'])} of a core"),
+        ("one greedy stream alone", f"{percent(1 / alone['sustained'])} of a core"),
     ]
 
 
 def _load_rows(found: Any) -> list[tuple[str, str]]:
-    what = f"live streams over web sockets on one core, lag p99 below {found['limit']:.0f} ms"
+    what = f"greedy live streams over web sockets on one core, lag p99 below {found['limit']:.0f} ms"
     if not found["streams"]:
         return [(what, f"fewer than {found['levels'][0]['streams']}")]
     good = next(level for level in found["levels"] if level["streams"] == found["streams"])

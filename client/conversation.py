@@ -170,7 +170,8 @@ class Conversation:
 
     def _hear_text(self, message: dict[str, Any]) -> list[Event]:
         self._remote.said = True
-        return [Text(message["text"], self._shift(message["time"]), message["confidence"])]
+        time, heard = self._shift(message["time"]), self._shift(message.get("heard", message["time"]))
+        return [Text(message["text"], time, message["confidence"], heard)]
 
     def _hear_segment(self, message: dict[str, Any]) -> list[Event]:
         words = tuple(

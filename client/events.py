@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Text:
-    """Characters to append to the current segment. `time` is how much of the audio was in when they were decided."""
+    """Characters to append to the current segment. `time` is how much of the audio was in when they were decided.
+
+    `heard` is where in it they were heard: with a beam, a little before.
+    """
 
     text: str
     time: float
     confidence: float
+    heard: float
 
 
 @dataclass(frozen=True)

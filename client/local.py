@@ -42,7 +42,7 @@ class LocalRecognizer:
 
 def _translate(said: object) -> Event:
     if not isinstance(said, Said):
-        return Text(said.text, round(said.time, 3), said.confidence)  # type: ignore[attr-defined]
+        return Text(said.text, round(said.time, 3), said.confidence, round(said.heard, 3))  # type: ignore[attr-defined]
     words = tuple(Word(word.text, word.start, word.end, word.confidence) for word in said.words)
     confidence = round(sum(word.confidence for word in words) / len(words), 4) if words else 0.0
     return Segment(said.text, said.start, said.end, confidence, words)

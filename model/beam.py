@@ -5,7 +5,7 @@ Hypotheses walk over the memory together, entry by entry. At each entry a hypoth
 same entry again. So a hypothesis's score is the probability of all its decisions, those to wait included, and ways to say the same
 symbols add up. Where p is 0 or 1 that is the paper's search. A language model, where there is one, has its say on every character
 (shallow fusion). Characters are final once all hypotheses agree on them, and soon in any case: then whoever contradicts the best
-hypothesis is dropped, which costs no accuracy (docs/experiments.md) and makes room for hypotheses about what is being said now.
+hypothesis is dropped, which hardly costs accuracy (docs/experiments.md) and makes room for hypotheses about what is being said now.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from model.config import expect
 from model.decoder import DecoderState
 from model.endpoint import to_entries
 from model.hard import HardDecoder, HardState, Said, WindowState
@@ -29,15 +30,16 @@ from model.network import Network
 
 @dataclass(frozen=True)
 class BeamConfig:
-    """The paper's: rank pruning at 8 hypotheses, and a threshold of 3 below the best one's log probability."""
+    """Rank pruning at 8 hypotheses, and a threshold of 3 below the best one's log probability, as in the paper."""
 
     width: int = 8
     threshold: float = 3.0
     language: float = 0.3  # weight of the language model's log probability
     length: float = 0.3  # added for every character that it has its say on, or it would rather have fewer of them
-    patience: float = 0.4  # seconds after which the best hypothesis is taken at its word, whatever the others say
+    patience: float = 0.4  # seconds after which the best hypothesis is taken at its word; 0: once all agree, as in the paper
 
     def __post_init__(self) -> None:
+        expect("patience", self.patience, 0, 60)
         if not isinstance(self.width, int) or not 1 <= self.width <= 32:
             raise ValueError(f"beam={self.width}: expected 1..32")
 
@@ -78,7 +80,7 @@ class BeamDecoder:
         self._language = network.language if config.language else None
         self._hard = HardDecoder(network.decoder, network.symbols)
         self._config = config
-        self._patience = to_entries(config.patience, network.config.encoder.reduction)
+        self._patience = to_entries(config.patience, network.config.encoder.reduction) if config.patience else 0  # entries
         self._symbols = network.symbols
         self.spoken: set[int] = set()  # entries of the last chunk at which the best hypothesis said some text, certain or not
         self.reset()
@@ -216,13 +218,19 @@ class BeamDecoder:
         best = self._best()
         if best.ended:
             return len(best.said)
-        overdue = sum(each.entry <= self._entry - self._patience for each in best.said)
-        agreeing = [row for row, other in enumerate(self._hypotheses) if other.symbols[:overdue] == best.symbols[:overdue]]
-        if len(agreeing) < len(self._hypotheses):
+        if self._patience and len(agreeing := self._agreeing(best)) < len(self._hypotheses):
             self._hypotheses = [self._hypotheses[row] for row in agreeing]
             self._state = self._state.rows(torch.tensor(agreeing))
         columns = zip(*(hypothesis.symbols for hypothesis in self._hypotheses), strict=False)
         return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+    def _agreeing(self, best: Hypothesis) -> list[int]:
+        """The rows of those that say the same as the best one, as far as any of them is overdue."""
+        said = [hypothesis.symbols for hypothesis in self._hypotheses]
+        old = [sum(each.entry <= self._entry - self._patience for each in hypothesis.said) for hypothesis in self._hypotheses]
+        overdue = max(count for count, symbols in zip(old, said, strict=True) if symbols[:count] == best.symbols[:count])
+        reach = [max(overdue, count) for count in old]
+        return [row for row, count in enumerate(reach) if said[row][:count] == best.symbols[:count]]
 
     def _commit(self, count: int, entry: int) -> list[Said]:
         """Makes the first `count` symbols of the best hypothesis final, at entry `entry` of the chunk."""

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Emission:
-    """Characters to append to the text. `time` (seconds) is how much of the audio was in when they were decided."""
+    """Characters to append to the text. `time` (seconds) is how much of the audio was in when they were decided.
+
+    `heard` is how much was in when they were said: a beam search says first, and decides later.
+    """
 
     text: str
     time: float
     confidence: float
+    heard: float
 
 
 @dataclass(frozen=True)

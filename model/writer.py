@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from model.events import Emission, Segment, Word
 from model.symbols import SPACE, SymbolTable
@@ -21,10 +22,7 @@ class Writer:
         self._end = 0.0  # of the last word: the next one, of this segment or another, begins no earlier
 
     def say(self, symbol: int, time: float, probability: float, heard: float | None = None) -> Emission | None:
-        """Takes the next symbol, decided at `time`; returns what it appends to the text, if anything.
-
-        Words have the time at which it was heard, if that was before.
-        """
+        """Takes the next symbol, decided at `time` and heard then or before; returns what it appends to the text, if anything."""
         text = self._symbols.written(symbol)
         if text == SPACE:
             self._space = bool(self._words)
@@ -34,16 +32,17 @@ class Writer:
         apart = bool(self._words) and (self._space or bool(self._symbols.joint))
         if apart or not self._words:
             self._words.append([])
-        self._words[-1].append(Emission(text, time if heard is None else heard, probability))
+        emission = Emission(text, time, probability, time if heard is None else heard)
+        self._words[-1].append(emission)
         self._space = False
-        return Emission(SPACE + text if apart else text, time, probability)
+        return replace(emission, text=SPACE + text) if apart else emission
 
     def close(self) -> Segment | None:
         """Ends the segment; None if nothing was said."""
         words: list[Word] = []
         for characters in self._words:
-            start = max(self._end, characters[0].time - self._delay - CHARACTER_SECONDS)
-            end = max(start, characters[-1].time - self._delay)
+            start = max(self._end, characters[0].heard - self._delay - CHARACTER_SECONDS)
+            end = max(start, characters[-1].heard - self._delay)
             confidence = math.exp(sum(math.log(max(c.confidence, 1e-9)) for c in characters) / len(characters))
             words.append(Word("".join(c.text for c in characters), round(start, 3), round(end, 3), round(confidence, 4)))
             self._end = words[-1].end

@@ -116,11 +116,12 @@ class Ready:
 
 @dataclass(frozen=True)
 class Text:
-    """Characters to append. `time` is how much of the audio (seconds) was in when they were decided."""
+    """Characters to append. `time`: seconds of the audio that were in when they were decided; `heard`: when they were said."""
 
     text: str
     time: float
     confidence: float
+    heard: float
     seq: int = 0
     type: Literal["text"] = "text"
 

@@ -206,7 +206,7 @@ class Session:
             self._characters += len(event.text)
             if not self.accepted.interim:
                 return []
-            return [Text(event.text, round(event.time, 3), event.confidence, self._number())]
+            return [Text(event.text, round(event.time, 3), event.confidence, round(event.heard, 3), self._number())]
         self._segments += 1
         words = tuple(WordTime(word.text, word.start, word.end, word.confidence) for word in event.words)
         confidence = round(sum(word.confidence for word in words) / len(words), 4) if words else 0.0

@@ -40,7 +40,7 @@ class Settings:
     buffer_seconds: float = _setting(10.0, "unprocessed audio per session; a client that sends faster is slowed by its socket")
     idle_seconds: float = _setting(60.0, "a session that sends nothing for so long is finished")
     session_seconds: float = _setting(4 * 3600.0, "longest session")
-    max_beam: int = _setting(8, "most hypotheses that a session may ask for; microphones, files and the page ask for as many")
+    max_beam: int = _setting(8, "most hypotheses that a session may ask for; `monoscribe mic`, `file` and the page ask for as many")
     resume_seconds: float = _setting(30.0, "how long a session whose connection broke is kept")
     request_seconds: float = _setting(10.0, "for the head of a request to come; a body may be so much late behind 1 kB/s")
     send_seconds: float = _setting(15.0, "a client that does not read for so long is dropped")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,10 +61,14 @@ def measure(network: Network, card: ModelCard, folders: Sequence[Path], decoders
 
 
 def beam_of(card: ModelCard) -> BeamConfig:
-    """The beam search that the model's recipe names; the paper's for a model that names none."""
-    decoding = card.facts.get("decoding", {})
-    default = BeamConfig()
-    return BeamConfig(int(decoding.get("beam", default.width)), float(decoding.get("threshold", default.threshold)))
+    """The beam search that the model's recipe names; that of live streams for a model that names none."""
+    decoding, default = card.facts.get("decoding", {}), BeamConfig()
+    return replace(
+        default,
+        width=int(decoding.get("beam", default.width)),
+        threshold=float(decoding.get("threshold", default.threshold)),
+        patience=float(decoding.get("patience", default.patience)),
+    )
 
 
 def drawn(utterances: Sequence[Drawn], limit: int) -> list[Drawn]:

@@ -135,10 +135,12 @@ class Decoding:
 
     beam: int = 8
     threshold: float = 3.0
+    patience: float = 0.4  # seconds until the best hypothesis is taken at its word; 0: not until all agree, as in the paper
 
     def __post_init__(self) -> None:
         expect_from(1, "decoding", self, "beam", highest=1000)
         expect_from(0, "decoding", self, "threshold")
+        expect_from(0, "decoding", self, "patience", highest=60)
 
 
 @dataclass(frozen=True)

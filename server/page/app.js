@@ -126,8 +126,8 @@ async function listen(session, offset, doing) {
   for await (const event of session) {
     switch (event.type) {
       case "text":
-        transcript.append(event.text, offset + event.time);
-        timeline.mark(event.text, offset + event.time);
+        transcript.append(event.text, offset + event.heard);
+        timeline.mark(event.text, offset + event.heard);
         refreshText();
         break;
       case "segment":

@@ -157,7 +157,7 @@ export class Conversation {
         return this.#ready(message);
       case "text":
         this.#remote.said = true;
-        return [{ type: "text", text: message.text, time: this.#shift(message.time), confidence: message.confidence }];
+        return [this.#text(message)];
       case "segment":
         return [this.#segment(message)];
       case "flushed":
@@ -200,6 +200,11 @@ export class Conversation {
     this.#lost = 0;
     state.said = state.said && !isNew;
     return [{ type: "resumed", restarted, lost }];
+  }
+
+  #text(message) {
+    const [time, heard] = [this.#shift(message.time), this.#shift(message.heard ?? message.time)];
+    return { type: "text", text: message.text, time, confidence: message.confidence, heard };
   }
 
   #segment(message) {

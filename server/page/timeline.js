@@ -70,6 +70,7 @@ export class Timeline {
   }
 
   mark(text, time) {
+    time = Math.max(time, this.#marks.at(-1)?.time ?? 0); // painters look for them by halves
     const startsWord = text.startsWith(" ") || this.#marks.length === this.#settledMarks;
     this.#marks.push({ text: text.trim(), startsWord, time, row: -1, x: 0 });
     this.#dirty = true;

@@ -53,7 +53,7 @@ def test_figures_that_were_measured_stay_when_a_later_run_fails(tmp_path: Path, 
     assert report.main(["--into", str(tmp_path), "--only", "engine"]) == 1
     page = (tmp_path / report.README).read_text()
     assert "Single runs on a slide rule" in page
-    assert "| one stream alone | 5.0 % of a core |" in page
+    assert "| one greedy stream alone | 5.0 % of a core |" in page
     assert "- `monoscribe benchmark load`: has not been run yet" in page
 
 

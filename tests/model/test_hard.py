@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from model import Recognizer, StreamOptions
+from model import Emission, Recognizer, StreamOptions
 from model.attention import AdditiveEnergy
 from model.beam import BeamConfig, BeamDecoder, Candidate, Hypothesis, Symbol, _add, beam_decode
 from model.config import AttentionConfig
@@ -319,11 +319,40 @@ def test_a_search_is_never_late_without_bound(sizes: list[int], quiet_from: int)
         assert search.finish() == []
 
 
+@given(sizes=chunk_sizes(ENTRIES), seed=st.integers(0, 9))
+def test_nor_is_it_where_hypotheses_stop_at_different_entries(any_network: Network, sizes: list[int], seed: int) -> None:
+    """One that waits must not hold up what another said long ago, and then let it have its way."""
+    search, late = BeamDecoder(any_network, BeamConfig(8, threshold=10.0, patience=0.2)), []
+    for chunk in split(memory(seed=seed)[0], sizes, dim=0):
+        late += [each.late for each in search(chunk, torch.ones(len(chunk), dtype=torch.bool))]
+    assert max(late, default=0) <= to_entries(0.2, any_network.config.encoder.reduction)
+
+
+def test_without_patience_it_waits_until_all_agree() -> None:
+    search = BeamDecoder(deaf_to_itself(), BeamConfig(8, patience=0.0))
+    late = [each.late for each in search(memory(1)[0], torch.ones(ENTRIES, dtype=torch.bool))]
+    rest = search.finish()
+    assert max(late + [each.late for each in rest]) > to_entries(0.4, SMALL.encoder.reduction)
+
+
+@pytest.mark.parametrize("patience", [-1.0, math.inf, math.nan])
+def test_patience_is_bounded(patience: float) -> None:
+    with pytest.raises(ValueError, match=rf"patience={patience}: expected 0\.\.60"):
+        BeamConfig(patience=patience)
+
+
 def test_words_have_the_times_at_which_they_were_heard() -> None:
     """Not those at which a search was certain of them."""
     recognizer, samples = Recognizer(deaf_to_itself()), babble(4.0, 1)
     segments = [recognizer.transcribe(samples, StreamOptions(beam=beam)).segments for beam in (1, 8)]
     assert len(segments[0]) > 0
+    greedy, searched = (
+        [event for event in stream.accept(samples) + stream.finish() if isinstance(event, Emission)]
+        for stream in (recognizer.stream(StreamOptions(beam=beam)) for beam in (1, 8))
+    )
+    assert all(event.heard == event.time for event in greedy)
+    assert [event.heard for event in searched] == [event.heard for event in greedy]
+    assert max(event.time - event.heard for event in searched) > 0.1
     assert [(each.start, each.end) for each in segments[1]] == [(each.start, each.end) for each in segments[0]]
 
 

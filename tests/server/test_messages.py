@@ -42,7 +42,7 @@ CONTROL: list[ControlMessage] = [
 ]
 SERVER: list[ServerMessage] = [
     Ready("name", Start(), "model", True, 7, 30.0),
-    Text("é", 1.25, 0.5, 1),
+    Text("é", 1.25, 0.5, 1.21, 1),
     SegmentEnd("a b", 0.1, 0.9, 0.5, (WordTime("a", 0.1, 0.2, 0.5), WordTime("b", 0.3, 0.9, 0.5)), 2),
     SegmentEnd("a b", 0.1, 0.9, 0.5, None, 2),
     Flushed("a", 3),

@@ -81,9 +81,9 @@ def test_stop_says_everything_before_closed() -> None:
     assert core.feed(Stop()) == [FinishStream()]
     assert core.feed(Stop()) == []
     word = Word("hi", 0.1, 0.2, 0.5)
-    events = (Emission("hi", 0.3, 0.5), Segment("hi", 0.1, 0.2, (word,)))
+    events = (Emission("hi", 0.3, 0.5, 0.2), Segment("hi", 0.1, 0.2, (word,)))
     assert core.feed(Said(events)) == [
-        Text("hi", 0.3, 0.5, 1),
+        Text("hi", 0.3, 0.5, 0.2, 1),
         SegmentEnd("hi", 0.1, 0.2, 0.5, (WordTime("hi", 0.1, 0.2, 0.5),), 2),
     ]
     assert core.feed(Finished()) == [Closed("stopped", 0.0, 0.0, 4, 1, 2, 3)]
@@ -93,7 +93,7 @@ def test_stop_says_everything_before_closed() -> None:
 
 def test_interim_and_words_can_be_switched_off() -> None:
     core = session(Start(interim=False, words=False))
-    said = core.feed(Said((Emission("hi", 0.3, 0.5), Segment("hi", 0.1, 0.2, (Word("hi", 0.1, 0.2, 0.5),)))))
+    said = core.feed(Said((Emission("hi", 0.3, 0.5, 0.2), Segment("hi", 0.1, 0.2, (Word("hi", 0.1, 0.2, 0.5),)))))
     assert said == [SegmentEnd("hi", 0.1, 0.2, 0.5, None, 1)]
 
 
@@ -206,7 +206,7 @@ CLIENT: st.SearchStrategy[ClientMessage] = st.one_of(
     st.just(Keepalive()),
 )
 ENGINE: st.SearchStrategy[Input] = st.one_of(
-    st.just(Said((Emission("a", 0.1, 0.5), Segment("a", 0.0, 0.1, (Word("a", 0.0, 0.1, 0.5),))))),
+    st.just(Said((Emission("a", 0.1, 0.5, 0.1), Segment("a", 0.0, 0.1, (Word("a", 0.0, 0.1, 0.5),))))),
     st.builds(FlushDone, st.text(max_size=3)),
     st.just(Finished()),
     st.just(Failed(Error("engine_failed", "x"))),
