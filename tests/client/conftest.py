@@ -56,6 +56,8 @@ class Wire:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            self._cut()  # who came in between, or had not sent all that it was to send
+            await asyncio.sleep(0.05)
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -68,14 +70,14 @@ class Wire:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.add(writer)
         if self.target is None:
             writer.transport.abort()
             return
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        self._writers |= {writer, far_writer}
+        self._writers.add(far_writer)
         limit = self.cuts.pop(0) if self.cuts else None
         await asyncio.gather(self._carry(reader, far_writer, limit), self._carry(far_reader, writer, None))
-        self._writers -= {writer, far_writer}
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None) -> None:
         carried = 0
