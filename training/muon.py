@@ -48,9 +48,11 @@ def orthogonalized(matrices: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Under several replicas each orthogonalises its share of the matrices, and they add up what they have."""
 
-    def __init__(self, matrices: Sequence[tuple[nn.Parameter, int]], rank: int = 0, replicas: int = 1) -> None:
+    def __init__(
+        self, matrices: Sequence[tuple[nn.Parameter, int]], rank: int = 0, replicas: int = 1, precision: torch.dtype = torch.float32
+    ) -> None:
         super().__init__([parameter for parameter, _ in matrices], dict(lr=0.0))
-        self.rank, self.replicas = rank, replicas
+        self.rank, self.replicas, self.precision = rank, replicas, precision
         self.gates = [gates for _, gates in matrices]
         self.owners = shares([parameter.numel() * min(parameter.shape) // gates for parameter, gates in matrices], replicas)
 
@@ -66,7 +68,7 @@ class Muon(torch.optim.Optimizer):
             momentum.lerp_(parameter.grad, 1 - MOMENTUM)
             if owner == self.rank:
                 ahead = parameter.grad.lerp(momentum, MOMENTUM)  # Nesterov's
-                direction = orthogonalized(ahead.view(gates, -1, parameter.shape[1]))
+                direction = orthogonalized(ahead.view(gates, -1, parameter.shape[1]).to(self.precision))
                 update.copy_(direction.flatten()).mul_(ADAMS_SIZE * max(direction.shape[-2:]) ** 0.5)
         if self.replicas > 1:
             dist.all_reduce(flat)

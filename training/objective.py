@@ -22,7 +22,9 @@ def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tupl
         batch = augment_mels(batch, recipe.augmentation, step, reduction).to(network.ctc.weight.device)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
         frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
-    memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))  # (B, T, D)
+    with torch.autocast(frames.device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16" and network.training):
+        memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))
+    memory = memory.float()  # (B, T, D)
     lengths = batch.frames // reduction
     parts: dict[str, Tensor] = {}
     scores = network.ctc(memory).log_softmax(-1)  # (B, T, symbols)

@@ -148,6 +148,7 @@ class Recipe:
     seed: int = 1
     steps: int = 1_500_000
     symbols: Literal["characters", "phones"] = "characters"
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the products of the encoder's and of Muon's matrices, in training
     dropout: float = 0.0  # share of the units of each of the encoder's LSTM layers that say nothing, utterance by utterance
     model: ModelConfig = field(default_factory=ModelConfig)
     data: Data = field(default_factory=Data)

@@ -69,7 +69,7 @@ class Trainer:
         rest = [parameter for parameter in self.parameters if id(parameter) not in taken]
         first, second = options.betas
         adam = torch.optim.Adam(rest, lr=0.0, betas=(first, second), eps=options.epsilon, fused=True)
-        return [adam, Muon(matrices, self.rank, self.replicas)] if matrices else [adam]
+        return [adam, Muon(matrices, self.rank, self.replicas, getattr(torch, self.recipe.precision))] if matrices else [adam]
 
     def _begin(self, start: Path | None) -> None:
         """From the run's own checkpoint, from other weights, or from nothing."""

@@ -104,3 +104,20 @@ def test_a_run_resumes_exactly(cache: FeatureCache, tmp_path: Path, monkeypatch:
     adam = go(Trainer(RECIPE, cache, tmp_path / "adam"), 6)
     assert adam[0]["attention"] == expected[0]["attention"]
     assert adam[-1]["attention"] != expected[-1]["attention"]
+
+
+def test_products_in_bfloat16_make_about_the_same_steps_of_weights_in_float32(tmp_path: Path, cache: FeatureCache) -> None:
+    taken = {}
+    for precision in ("float32", "bfloat16"):
+        encoder = replace(RECIPE.model.encoder, lstm_units=(64,), projection=64)
+        recipe = replace(RECIPE, precision=precision, model=replace(RECIPE.model, encoder=encoder))
+        recipe = replace(recipe, optimizer=replace(recipe.optimizer, matrices="muon"))
+        trainer = Trainer(recipe, cache, tmp_path / precision)
+        before = torch.cat([parameter.detach().flatten() for parameter in trainer.parameters])
+        parts = trainer.train_step(next(trainer.batches()))
+        assert all(parameter.dtype == torch.float32 for parameter in trainer.parameters)
+        taken[precision] = parts["ctc"], torch.cat([parameter.detach().flatten() for parameter in trainer.parameters]) - before
+    (exact, whole), (rounded, near) = taken["float32"], taken["bfloat16"]
+    assert rounded == pytest.approx(exact, rel=0.02)
+    assert rounded != exact
+    assert torch.cosine_similarity(whole, near, dim=0) > 0.9
