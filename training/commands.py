@@ -83,7 +83,7 @@ def run_evaluate(chosen: argparse.Namespace) -> int:
 def run_pseudo_label(chosen: argparse.Namespace) -> int:
     from training.selftrain import Filter, pseudo_label
 
-    filters = Filter(confidence=chosen.confidence, agreement=chosen.agreement)
+    filters = Filter(confidence=chosen.confidence, agreement=chosen.agreement, share=chosen.share)
     kept, heard = pseudo_label(
         chosen.model,
         chosen.data,

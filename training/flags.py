@@ -50,6 +50,7 @@ def add_pseudo_label_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--words", type=Path, metavar="ARPA", help="a language model of words, for the decoder of that name")
     parser.add_argument("--confidence", type=float, default=0.9, help="least confidence of a text, 0 to 1; 0.9 if not given")
     parser.add_argument("--agreement", type=float, default=0.9, help="least agreement of attention and CTC; 0.9 if not given")
+    parser.add_argument("--share", type=float, default=1.0, help="keep the surest share of all recordings, 0 to 1; 1 if not given")
     parser.add_argument("--jobs", type=count, default=1, help="processes; 1 if not given")
     parser.add_argument("--cache", type=Path, help="where feature caches are kept; nowhere if not given")
 

@@ -47,11 +47,18 @@ class Filter:
     loop_times: int = 2  # more often than this has a loop
     slowest: float = 3.0  # characters per second
     fastest: float = 25.0
+    share: float = 1.0  # of all that was heard, the surest
 
     def __post_init__(self) -> None:
-        for name in ("confidence", "agreement"):
+        for name in ("confidence", "agreement", "share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected 0..1")
+
+    def kept(self, heard: Sequence[tuple[CachedUtterance, Heard]]) -> list[tuple[CachedUtterance, Heard]]:
+        """Those to learn from, in their order."""
+        kept = [(utterance, said) for utterance, said in heard if self.keeps(said, utterance.frames / FRAMES_PER_SECOND)]
+        surest = sorted(range(len(kept)), key=lambda index: -kept[index][1].confidence)
+        return [kept[index] for index in sorted(surest[: round(self.share * len(heard))])]
 
     def keeps(self, heard: Heard, seconds: float) -> bool:
         rate = len(heard.text) / max(seconds, 1e-9)
@@ -105,7 +112,7 @@ def pseudo_label(
     with TemporaryDirectory() as nowhere:
         folders = prepare(data, "train", cache or Path(nowhere), network.config.features)
         heard = [(utterance, said) for folder in folders for utterance, said in transcribed(model, folder, decoder, words, jobs)]
-    kept = [(utterance, said) for utterance, said in heard if filters.keeps(said, utterance.frames / FRAMES_PER_SECOND)]
+    kept = filters.kept(heard)
     if share:
         _share_cache(folders[0], out, kept)
     else:

@@ -26,7 +26,7 @@ from model.network import Network
 from tests.conftest import SMALL, babble, random_network
 from tests.training.conftest import RECIPE as TINY_RECIPE
 from tests.training.conftest import TEXTS, TINY
-from training.cache import FEATURES_FILE, FeatureCache, build
+from training.cache import FEATURES_FILE, CachedUtterance, FeatureCache, build
 from training.commands import in_one_sentence
 from training.corpora import Utterance
 from training.flags import add_train_flags
@@ -388,6 +388,16 @@ def test_the_language_model_belongs_to_its_decoder(
 )
 def test_the_filter(heard: Heard, kept: bool) -> None:
     assert Filter().keeps(heard, seconds=2.0) == kept
+
+
+def test_the_filter_keeps_the_surest_share_of_all_in_their_order() -> None:
+    sure = (0.5, 0.9, 0.0, 0.7, 0.8)  # the third one is not kept in any case
+    heard = [(CachedUtterance(str(number), "", "", "", 0, 200), Heard("quite sure", each, 1.0)) for number, each in enumerate(sure)]
+    for share, names in ((1.0, "0134"), (0.6, "134"), (0.4, "14"), (0.0, "")):
+        kept = Filter(confidence=0.1, share=share).kept(heard)
+        assert "".join(utterance.name for utterance, _ in kept) == names
+    with pytest.raises(ValueError, match=r"share=60: expected 0\.\.1"):
+        Filter(share=60)
 
 
 def test_confidence_is_per_symbol() -> None:
