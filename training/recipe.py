@@ -134,7 +134,7 @@ class Decoding:
     """The beam search that the model is measured with; it goes into the model's card."""
 
     beam: int = 8
-    threshold: float = 3.0
+    threshold: float = 4.0
     patience: float = 0.4  # seconds until the best hypothesis is taken at its word; 0: not until all agree, as in the paper
 
     def __post_init__(self) -> None:
