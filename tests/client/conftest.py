@@ -31,6 +31,7 @@ class Wire:
         self.cuts: list[int] = []  # bytes after which the next connections break
         self.connections = 0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
@@ -40,7 +41,7 @@ class Wire:
 
     def start(self) -> None:
         self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._accept, "127.0.0.1", 0), self._loop).result(10)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self) -> None:
@@ -68,9 +69,12 @@ class Wire:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._writers.add(writer)
+        self._writers.add(writer)  # here and not in the task: one that is cancelled before it began would leave it open
+        self._tasks.append(self._loop.create_task(self._serve(reader, writer)))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.target is None:
             writer.transport.abort()
             return

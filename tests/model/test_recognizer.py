@@ -74,7 +74,7 @@ def test_chunking_changes_nothing_with_a_beam(recognizer: Recognizer, cuts: list
 def test_chunking_changes_nothing_where_the_end_symbol_is_said(ending: Recognizer, cuts: list[int], seed: int, beam: int) -> None:
     options, samples = StreamOptions(beam=beam), babble(SECONDS, seed)
     whole = run(ending, samples, [], options)
-    assert sum(isinstance(event, Segment) for event in whole) > 2
+    assert sum(isinstance(event, Segment) for event in whole) > 1  # the end symbol began another one
     assert same(run(ending, samples, cuts, options), whole)
     assert same(run(ending, samples, list(range(0, len(samples), 640)), options), whole)  # each entry alone
 
