@@ -32,7 +32,7 @@ from model.network import Network
 class BeamConfig:
     """Rank pruning at 8 hypotheses as in the paper, and a threshold of 4 below the best one's log probability instead of its 3.
 
-    With the language model, that and its weights were best for the embedded model (docs/experiments.md).
+    That and the weights of the language model are a compromise of accuracy and work on the embedded model: docs/experiments.md.
     """
 
     width: int = 8
