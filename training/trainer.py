@@ -22,6 +22,7 @@ from training.muon import Muon, hidden_matrices
 from training.objective import objective
 from training.optimize import add_l2, clip, drop_outputs, flat_gradient, noisy_weights_of, update_average, weight_noise
 from training.recipe import Recipe, value_at
+from training.recurrence import quicken
 from training.statistics import feature_statistics
 from training.text import SPELLINGS
 
@@ -52,6 +53,8 @@ class Trainer:
         self.device = torch.device(device)
         self.network = Network(recipe.model, self.spelling.table).to(self.device)
         drop_outputs(self.network.encoder.lstms, recipe.dropout)
+        if recipe.precision == "bfloat16" and self.device.type == "cpu":
+            quicken(self.network.encoder)
         self.labels = [self.spelling.encode(utterance.text) for utterance in cache.utterances]
         self.step, self.skipped = 0, 0
         self.epoch, self.epoch_start = 0, 0  # the epoch under way and its first step
