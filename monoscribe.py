@@ -23,6 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_pseudo_label(commands)
     _add_language(commands)
+    _add_synthesize(commands)
     _add_benchmark(commands)
     return parser
 
@@ -136,6 +137,20 @@ def _language(chosen: argparse.Namespace) -> int:
     from training.commands import run_language
 
     return run_language(chosen)
+
+
+def _add_synthesize(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from training.flags import add_synthesize_flags
+
+    parser = commands.add_parser("synthesize", help="have sentences spoken by a synthesiser in many voices, to train on")
+    add_synthesize_flags(parser)
+    parser.set_defaults(run=_synthesize, extra="synthesis")
+
+
+def _synthesize(chosen: argparse.Namespace) -> int:
+    from training.commands import run_synthesize
+
+    return run_synthesize(chosen)
 
 
 def _add_benchmark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

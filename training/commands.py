@@ -1,4 +1,4 @@
-"""What the commands `train`, `evaluate`, `pseudo-label` and `language` do."""
+"""What the commands `train`, `evaluate`, `pseudo-label`, `language` and `synthesize` do."""
 
 from __future__ import annotations
 
@@ -106,4 +106,12 @@ def run_language(chosen: argparse.Namespace) -> int:
     texts = [words for path in chosen.texts for words in read_sentences(path)]
     held = build_language(texts, chosen.out, pruning)
     print(f"{chosen.out}: " + ", ".join(f"{count} {name}" for name, count in held.items()))
+    return 0
+
+
+@in_one_sentence
+def run_synthesize(chosen: argparse.Namespace) -> int:
+    from training.synthesis import synthesize
+
+    synthesize(chosen.sentences, chosen.out, hours=chosen.hours, sounds=chosen.sounds, jobs=chosen.jobs, seed=chosen.seed)
     return 0

@@ -65,6 +65,19 @@ def add_language_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trigrams", type=int, default=3, help="how often three words must; 3 if not given")
 
 
+def add_synthesize_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sentences", type=Path, metavar="TEXT", help="a text file in UTF-8 with one sentence per line, as it is written"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the manifest (.tsv) to write; recordings go to a folder of its name"
+    )
+    parser.add_argument("--hours", type=positive, default=0.0, help="stop after so much speech; all sentences if not given")
+    parser.add_argument("--sounds", type=count_or_none, default=0, help="so many sounds without speech besides; none if not given")
+    parser.add_argument("--jobs", type=count, default=1, help="processes; 1 if not given")
+    parser.add_argument("--seed", type=count_or_none, default=0, help="of the voices; 0 if not given")
+
+
 def positive(text: str) -> float:
     """A number above 0."""
     try:

@@ -1,0 +1,167 @@
+"""Recordings that nobody made, to learn from beside real ones: sentences by a synthesiser in many voices, sounds without speech.
+
+The synthesiser is hibari (`pip install hibari-tts`), a small one with one good voice. What it computes is a pitch and spectra, so
+that the pitch can be another one; played slower or faster, its vocal tract is another one, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache as remembered
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import soxr
+
+from model.features import SAMPLE_RATE
+from model.symbols import NOISE
+from training.cache import worker_pool
+from training.corpora.manifest import write_manifest
+from training.corpora.utterance import read_text
+from training.sounds import sound
+
+Samples = npt.NDArray[np.float32]
+SHORTEST = 0.5  # seconds of speech: less is a sentence that could not be read
+UNVOICED_BELOW, LOWEST_PITCH = 40.0, 55.0  # Hz
+PACES = (0.6, 1.9)  # that the synthesiser can keep
+TILT_FROM = 1000.0  # Hz: what lies above is made louder or softer, octave by octave
+CHUNK = 32
+
+
+@dataclass(frozen=True)
+class Voice:
+    size: float = 1.0  # 0.8: formants and pitch a fifth lower, as of a larger head
+    pitch: float = 1.0
+    melody: float = 1.0  # 0: monotonous
+    pace: float = 1.0
+    tilt: float = 0.0  # dB per octave
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> Voice:
+        return cls(
+            size=rng.uniform(0.8, 1.1),
+            pitch=float(np.exp(rng.uniform(np.log(0.62), np.log(1.12)))),
+            melody=rng.uniform(0.6, 1.3),
+            pace=rng.uniform(0.8, 1.3),
+            tilt=rng.uniform(-4, 3),
+        )
+
+
+class Synthesizer:
+    def __init__(self) -> None:
+        from hibari import Hibari, dsp
+
+        self._hibari: Any = Hibari()
+        self._dsp: Any = dsp
+
+    def say(self, text: str, voice: Voice, rng: np.random.Generator) -> Samples:
+        """(samples,) of the sentence; none where there is nothing to read."""
+        pace = np.clip(voice.pace / voice.size, *PACES)  # playing it slower for a larger head takes time, too
+        parts = [np.zeros(0, np.float32)]
+        for phonemes in self._hibari.phonemize(text):
+            inputs = dict(ids=np.array([self._hibari.ids(phonemes)]), speed=np.array([pace], np.float32))
+            *spectra, pitch = (output[0] for output in self._hibari.sess.run(None, inputs))
+            parts.append(self._dsp.synth(*spectra, sung(pitch, voice), rng))
+        spoken = soxr.resample(np.concatenate(parts), self._hibari.sample_rate * voice.size, SAMPLE_RATE)
+        return tilted(spoken, voice.tilt)
+
+
+def sung(pitch: Samples, voice: Voice) -> Samples:
+    """The pitch (T,) in Hz as that of `voice`; what has none keeps none."""
+    voiced = pitch > UNVOICED_BELOW
+    if not voiced.any():
+        return pitch
+    middle = np.median(pitch[voiced])
+    moved = voice.pitch * middle * (np.maximum(pitch, 1.0) / middle) ** voice.melody
+    return np.where(voiced, np.maximum(moved, LOWEST_PITCH), pitch).astype(np.float32)
+
+
+def tilted(samples: Samples, tilt: float) -> Samples:
+    spectrum = np.fft.rfft(samples)
+    hertz = np.linspace(0, SAMPLE_RATE / 2, len(spectrum))
+    octaves = np.log2(np.maximum(hertz, TILT_FROM / 4) / TILT_FROM)
+    return np.fft.irfft(spectrum * 10 ** (tilt * octaves / 20), len(samples)).astype(np.float32)
+
+
+def recorded(samples: Samples, rng: np.random.Generator) -> Samples:
+    """As a microphone would have it: silence before and after, half of the time a room, some level, some hiss."""
+    before, after = (int(SAMPLE_RATE * rng.uniform(0.05, 0.6)) for _ in range(2))
+    samples = np.pad(samples, (before, after))
+    if rng.random() < 0.5:
+        samples = in_a_room(samples, rng)
+    samples = samples * 10 ** (rng.uniform(-26, -3) / 20) / max(1e-6, np.abs(samples).max())
+    hiss = rng.standard_normal(len(samples)) * 10 ** (rng.uniform(-80, -50) / 20)
+    return (samples + hiss).clip(-1, 1).astype(np.float32)
+
+
+def in_a_room(samples: Samples, rng: np.random.Generator) -> Samples:
+    """With an echo of noise that dies away within 0.08 to 0.5 s."""
+    count = int(SAMPLE_RATE * rng.uniform(0.08, 0.5))
+    echo = rng.standard_normal(count) * np.exp(-6.9 * np.arange(count) / count)  # by 60 dB
+    echo *= rng.uniform(0.05, 0.5) / np.linalg.norm(echo)
+    echo[0] = 1
+    size = len(samples) + count
+    return np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(echo, size), size)[: len(samples)].astype(np.float32)
+
+
+def synthesize(sentences: Path, out: Path, *, hours: float = 0.0, sounds: int = 0, jobs: int = 1, seed: int = 0) -> None:
+    """Writes a manifest of recordings, in a folder of the manifest's name, of one sentence per line and of sounds without speech.
+
+    Sentences with digits are left out: how they are read is not how they are written. With `hours` it stops after so many.
+    """
+    import_module("hibari")  # if it is missing, that is known before any sentence is read
+    lines = [line.strip() for line in read_text(sentences).splitlines() if line.strip()]
+    texts = [line for line in lines if not any(character.isdigit() for character in line)]
+    if not texts:
+        raise ValueError(f"sentences={str(sentences)!r}: {len(lines)} lines, none without digits; expected a sentence per line")
+    folder = out.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [dict(path=_write(sound(rng), folder, f"sound-{n}"), text=NOISE) for n, rng in _drawn(seed, "sounds", sounds)]
+    heard, unread = 0.0, len(lines) - len(texts)
+    starts = range(0, len(texts), CHUNK)
+    with worker_pool(jobs) as pool:
+        spoken = pool.map(
+            _speak, [texts[start : start + CHUNK] for start in starts], starts, [folder] * len(starts), [seed] * len(starts)
+        )
+        for results in spoken:
+            rows += [row for row, _ in results if row["path"]]
+            heard += sum(seconds for _, seconds in results)
+            unread += sum(not row["path"] for row, _ in results)
+            if hours and heard >= hours * 3600:
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
+    write_manifest(out, [dict(row, set="synthetic") for row in rows])
+    print(f"{out}: {len(rows)} recordings, {heard / 3600:.2f} hours of speech; {unread} lines left out", file=sys.stderr)
+
+
+def _drawn(seed: int, what: str, count: int) -> Iterator[tuple[int, np.random.Generator]]:
+    return ((number, np.random.default_rng([seed, *what.encode(), number])) for number in range(count))
+
+
+@remembered
+def _synthesizer() -> Synthesizer:
+    return Synthesizer()
+
+
+def _speak(texts: Sequence[str], first: int, folder: Path, seed: int) -> list[tuple[dict[str, str], float]]:
+    """Rows of the manifest, without a path where nothing could be read, and the seconds of each."""
+    rows = []
+    for number, text in enumerate(texts, start=first):
+        rng = np.random.default_rng([seed, number])
+        samples = _synthesizer().say(text, Voice.drawn(rng), rng)
+        enough = len(samples) >= SHORTEST * SAMPLE_RATE
+        path = _write(recorded(samples, rng), folder, f"speech-{number}") if enough else ""
+        rows.append((dict(path=path, text=text), len(samples) / SAMPLE_RATE if enough else 0.0))
+    return rows
+
+
+def _write(samples: Samples, folder: Path, name: str) -> str:
+    """Its path as a manifest beside the folder has it."""
+    soundfile.write(folder / f"{name}.flac", samples, SAMPLE_RATE)
+    return f"{folder.name}/{name}.flac"
