@@ -1,11 +1,13 @@
 """Recordings that nobody made, to learn from beside real ones: sentences by a synthesiser in many voices, sounds without speech.
 
 The synthesiser is hibari (`pip install hibari-tts`), a small one with one good voice. What it computes is a pitch and spectra, so
-that the pitch can be another one; played slower or faster, its vocal tract is another one, too.
+that the pitch can be another one; played slower or faster, its vocal tract is another one, too; and it reads phonemes, so that it
+can have an accent.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,35 @@ UNVOICED_BELOW, LOWEST_PITCH = 40.0, 55.0  # Hz
 PACES = (0.6, 1.9)  # that the synthesiser can keep
 TILT_FROM = 1000.0  # Hz: what lies above is made louder or softer, octave by octave
 CHUNK = 32
+VOWELS = "əɪiæɛʌIAuɔɑOʊɜɐWYᵻᵊ"
+# What people who learnt another English, or another language first, may say for what the lexicon has: a pattern, and their ways.
+HABITS = (
+    ("θ", ("s", "t", "f")),
+    ("ð", ("d", "z")),
+    ("v", ("w", "b")),
+    ("w", ("v",)),
+    ("z", ("s",)),
+    ("ʒ", ("ʃ", "z")),
+    ("ʤ", ("ʒ", "ʧ")),
+    ("ʧ", ("ʃ",)),
+    ("ŋ", ("n",)),
+    ("T", ("t",)),
+    ("h", ("",)),
+    ("ɹ", ("l",)),
+    (f"ɹ(?![ˈˌ]?[{VOWELS}])", ("",)),
+    ("(?<=[nslkpf])[td](?= |$)", ("",)),  # the end of "hand" and "kept"
+    ("ɪ", ("i",)),
+    ("i", ("ɪ",)),
+    ("ʊ", ("u",)),
+    ("æ", ("ɛ", "ɑ")),
+    ("ʌ", ("ɑ",)),
+    ("[əᵻ]", ("ɑ", "ɛ")),
+    ("ɔ", ("ɑ", "O")),
+    ("O", ("ɔ",)),
+    ("A", ("ɛ",)),
+    ("[ˈˌ]", ("",)),  # no stress
+)
+ACCENTED, HABIT = 0.6, 0.15  # how many speakers have habits, and how likely each then is
 
 
 @dataclass(frozen=True)
@@ -41,6 +72,7 @@ class Voice:
     melody: float = 1.0  # 0: monotonous
     pace: float = 1.0
     tilt: float = 0.0  # dB per octave
+    accent: tuple[tuple[str, str], ...] = ()  # phonemes, and what is said instead
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> Voice:
@@ -50,7 +82,18 @@ class Voice:
             melody=rng.uniform(0.6, 1.3),
             pace=rng.uniform(0.8, 1.3),
             tilt=rng.uniform(-4, 3),
+            accent=drawn_accent(rng) if rng.random() < ACCENTED else (),
         )
+
+
+def drawn_accent(rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
+    return tuple((pattern, str(rng.choice(ways))) for pattern, ways in HABITS if rng.random() < HABIT)
+
+
+def accented(phonemes: str, accent: Sequence[tuple[str, str]]) -> str:
+    for pattern, said in accent:
+        phonemes = re.sub(pattern, said, phonemes)
+    return phonemes
 
 
 class Synthesizer:
@@ -65,7 +108,8 @@ class Synthesizer:
         pace = np.clip(voice.pace / voice.size, *PACES)  # playing it slower for a larger head takes time, too
         parts = [np.zeros(0, np.float32)]
         for phonemes in self._hibari.phonemize(text):
-            inputs = dict(ids=np.array([self._hibari.ids(phonemes)]), speed=np.array([pace], np.float32))
+            ids = self._hibari.ids(accented(phonemes, voice.accent))
+            inputs = dict(ids=np.array([ids]), speed=np.array([pace], np.float32))
             *spectra, pitch = (output[0] for output in self._hibari.sess.run(None, inputs))
             parts.append(self._dsp.synth(*spectra, sung(pitch, voice), rng))
         spoken = soxr.resample(np.concatenate(parts), self._hibari.sample_rate * voice.size, SAMPLE_RATE)

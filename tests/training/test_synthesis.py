@@ -16,7 +16,7 @@ from monoscribe import main
 from training.audio import read_audio
 from training.corpora import read_corpus
 from training.sounds import sound
-from training.synthesis import Synthesizer, Voice, in_a_room, recorded, sung, tilted
+from training.synthesis import HABITS, VOWELS, Synthesizer, Voice, accented, in_a_room, recorded, sung, tilted
 
 SENTENCES = ("The ship sailed at dawn.", "It cost 12 pounds.", "Nobody knew where it went, or why!", "…")
 
@@ -80,6 +80,15 @@ def test_another_pitch_is_sung_where_there_is_one() -> None:
     assert sung(pitch, Voice(pitch=0.7)).tolist() == pytest.approx([0, 70, 140, 280, 0])
     assert sung(pitch, Voice(melody=0)).tolist() == pytest.approx([0, 200, 200, 200, 0])
     assert sung(np.zeros(3, np.float32), Voice(pitch=0.5)).tolist() == [0, 0, 0]
+
+
+def test_an_accent_changes_what_is_said_and_is_said_with_the_phonemes_there_are(synthesizer: Synthesizer) -> None:
+    assert accented("ðə θɹˈi kˈæɹz", [("θ", "s"), ("[ˈˌ]", ""), (f"ɹ(?![ˈˌ]?[{VOWELS}])", "")]) == "ðə sɹi kæz"
+    known = set(synthesizer._hibari.vocab)
+    assert {phoneme for _, ways in HABITS for way in ways for phoneme in way} | set(VOWELS) <= known
+    accents = [Voice.drawn(np.random.default_rng(seed)).accent for seed in range(100)]
+    assert 20 < accents.count(()) < 60
+    assert len(set(accents)) > 40
 
 
 def test_a_tilt_darkens_and_none_changes_nothing() -> None:
