@@ -94,6 +94,7 @@ def test_an_accent_changes_what_is_said_and_is_said_with_the_phonemes_there_are(
 def test_a_tilt_darkens_and_none_changes_nothing() -> None:
     noise = np.random.default_rng(0).standard_normal(SAMPLE_RATE).astype(np.float32)
     assert tilted(noise, 0) == pytest.approx(noise, abs=1e-5)
+    assert len(tilted(noise[:0], -4)) == 0
     assert centroid(tilted(noise, -4)) < 0.8 * centroid(noise)
 
 
