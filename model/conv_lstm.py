@@ -24,7 +24,7 @@ class ConvLSTM(nn.Module):
 
     def forward(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         gates = functional.linear(neighbours(x.transpose(0, 1)), self.input_weight, self.bias)  # (T, B, F, 4H)
-        if torch.is_grad_enabled():  # in float32, even where training has its products in bfloat16: rounding would add up over time
+        if torch.is_grad_enabled():  # in float32, even where other products are in bfloat16
             y, cell = _Recurrence.apply(gates.float(), self.hidden_weight.t(), hidden, cell)  # type: ignore[no-untyped-call]
             hidden = y[-1]
         else:

@@ -25,7 +25,8 @@ bf16 round_to_bf16(float x) {
     return static_cast<bf16>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Clamped: -ffast-math divides by way of an approximate reciprocal, which makes no number of 1 / infinity.
+// Clamped: -ffast-math divides by way of an approximate reciprocal, which makes no number of 1 / infinity. What is no number itself
+// may become one here; the gradient of the weights before stays none, and the step is skipped.
 inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(std::fmin(std::fmax(-x, -40.0f), 40.0f))); }
 inline float squash(float x) { return 2.0f * sigmoid(2.0f * x) - 1.0f; }
 

@@ -23,9 +23,11 @@ from model.conv_lstm import ConvLSTM, neighbours
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 COMPILER = "g++"
-FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
+# Without start files, those of -ffast-math would flush subnormal numbers to zero in the whole process.
+FLAGS = ("-O3", "-march=native", "-ffast-math", "-nostartfiles", "-shared", "-fPIC")
+PATIENCE = 300  # seconds, for the compiler
 INSTRUCTIONS = "avx512_bf16"
-LANES = 32  # units come in multiples of this
+UNITS = 32  # come in multiples of this
 LSTM_CANDIDATE, CONV_LSTM_CANDIDATE = 2, 3  # the candidate's place among the four gates
 
 
@@ -36,10 +38,12 @@ def quicken(encoder: nn.Module) -> bool:
         print(f"training in bfloat16 goes on without its kernel, and slower: {reason}", file=sys.stderr)
         return False
     for module in encoder.modules():
-        if isinstance(module, nn.LSTM) and module.hidden_size % LANES == 0:
+        if isinstance(module, nn.LSTM) and module.hidden_size % UNITS == 0:
             module.forward = partial(_lstm, module)  # type: ignore[method-assign, assignment]
-        elif isinstance(module, ConvLSTM) and module.bias.numel() % (4 * LANES) == 0:
+        elif isinstance(module, ConvLSTM) and module.bias.numel() % (4 * UNITS) == 0:
             module.forward = partial(_conv_lstm, module)  # type: ignore[method-assign]
+        elif isinstance(module, nn.LSTM | ConvLSTM):
+            print(f"a layer trains without the kernel, and slower: its units are no multiple of {UNITS}", file=sys.stderr)
     return True
 
 
@@ -53,8 +57,8 @@ def missing() -> str:
         return f"the processor has no {INSTRUCTIONS}"
     try:
         kernel()
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"{COMPILER} failed: {getattr(error, 'stderr', None) or error}"
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it could not be compiled and loaded: {getattr(error, 'stderr', None) or error}"
     return ""
 
 
@@ -63,7 +67,7 @@ def kernel() -> ctypes.CDLL:
     """The compiled kernel. It is compiled into a folder that is gone at once: the library stays in memory."""
     with tempfile.TemporaryDirectory(prefix="monoscribe-") as folder:
         library = Path(folder) / "recurrence.so"
-        subprocess.run([COMPILER, *FLAGS, "-o", library, SOURCE], check=True, capture_output=True, text=True)
+        subprocess.run([COMPILER, *FLAGS, "-o", library, SOURCE], check=True, capture_output=True, text=True, timeout=PATIENCE)
         loaded = ctypes.CDLL(str(library))
     for function in (loaded.recur, loaded.recur_back):
         function.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int64] * 5

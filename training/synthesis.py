@@ -7,9 +7,10 @@ can have an accent.
 
 from __future__ import annotations
 
+import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache as remembered
 from importlib import import_module
@@ -27,9 +28,13 @@ from training.cache import worker_pool
 from training.corpora.manifest import write_manifest
 from training.corpora.utterance import read_text
 from training.sounds import sound
+from training.text import normalize
 
 Samples = npt.NDArray[np.float32]
-SHORTEST = 0.5  # seconds of speech: less is a sentence that could not be read
+SHORTEST = 0.3  # seconds of speech: less is a sentence that could not be read
+LONGEST = 400  # characters: more is no sentence, and takes gigabytes
+WRITTEN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ÿ\s.,;:!?'\"‘’“”()…–—-]+")
+SPEECH, SOUND = 0, 1  # so that the same seed draws other numbers for each
 UNVOICED_BELOW, LOWEST_PITCH = 40.0, 55.0  # Hz
 PACES = (0.6, 1.9)  # that the synthesiser can keep
 TILT_FROM = 1000.0  # Hz: what lies above is made louder or softer, octave by octave
@@ -162,37 +167,46 @@ def in_a_room(samples: Samples, rng: np.random.Generator) -> Samples:
 
 
 def synthesize(sentences: Path, out: Path, *, hours: float = 0.0, sounds: int = 0, jobs: int = 1, seed: int = 0) -> None:
-    """Writes a manifest of recordings, in a folder of the manifest's name, of one sentence per line and of sounds without speech.
+    """Writes a manifest of recordings, in a new folder of its name, of one sentence per line and of sounds without speech.
 
-    Sentences with digits are left out: how they are read is not how they are written. With `hours` it stops after so many.
+    Lines that are read in another way than they are written are left out. With `hours` it stops after so many.
     """
     import_module("hibari")  # if it is missing, that is known before any sentence is read
-    lines = [line.strip() for line in read_text(sentences).splitlines() if line.strip()]
-    texts = [line for line in lines if not any(character.isdigit() for character in line)]
-    if not texts:
-        raise ValueError(f"sentences={str(sentences)!r}: {len(lines)} lines, none without digits; expected a sentence per line")
     folder = out.with_suffix("")
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [dict(path=_write(sound(rng), folder, f"sound-{n}"), text=NOISE) for n, rng in _drawn(seed, "sounds", sounds)]
+    if out.suffix != ".tsv" or out.is_dir() or folder.name.split() != folder.name.split(" "):
+        raise ValueError(f"out={str(out)!r}: expected a .tsv file, with no white space but single spaces in its name")
+    lines = [line.strip() for line in read_text(sentences).splitlines() if line.strip()]
+    texts = [line for line in lines if read_as_written(line)]
+    if not texts:
+        raise ValueError(
+            f"sentences={str(sentences)!r}: none of {len(lines)} lines is read as it is written; expected a sentence each"
+        )
+    folder.mkdir(parents=True)  # a new one: features of recordings that were there would be taken for those of the new ones
+    made = (sound(np.random.default_rng([seed, SOUND, number])) for number in range(sounds))
+    rows = [dict(path=_write(samples, folder, f"sound-{number}"), text=NOISE) for number, samples in enumerate(made)]
     heard, unread = 0.0, len(lines) - len(texts)
     starts = range(0, len(texts), CHUNK)
+    chunks = [texts[start : start + CHUNK] for start in starts]
     with worker_pool(jobs) as pool:
-        spoken = pool.map(
-            _speak, [texts[start : start + CHUNK] for start in starts], starts, [folder] * len(starts), [seed] * len(starts)
-        )
-        for results in spoken:
+        for results in pool.map(_speak, chunks, starts, [folder] * len(starts), [seed] * len(starts)):
             rows += [row for row, _ in results if row["path"]]
             heard += sum(seconds for _, seconds in results)
             unread += sum(not row["path"] for row, _ in results)
             if hours and heard >= hours * 3600:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
                 break
+    for path in {path.name for path in folder.iterdir()} - {Path(row["path"]).name for row in rows}:
+        (folder / path).unlink()  # what was spoken meanwhile
     write_manifest(out, [dict(row, set="synthetic") for row in rows])
     print(f"{out}: {len(rows)} recordings, {heard / 3600:.2f} hours of speech; {unread} lines left out", file=sys.stderr)
 
 
-def _drawn(seed: int, what: str, count: int) -> Iterator[tuple[int, np.random.Generator]]:
-    return ((number, np.random.default_rng([seed, *what.encode(), number])) for number in range(count))
+def read_as_written(text: str) -> bool:
+    """Whether it is a sentence of words: digits, abbreviations, signs, markup and foreign letters are read as other words."""
+    from hibari.g2p.normalize import normalize as as_read
+
+    words = normalize(text)
+    return len(text) <= LONGEST and WRITTEN.fullmatch(text) is not None and bool(words) and normalize(as_read(text)) == words
 
 
 @remembered
@@ -204,7 +218,7 @@ def _speak(texts: Sequence[str], first: int, folder: Path, seed: int) -> list[tu
     """Rows of the manifest, without a path where nothing could be read, and the seconds of each."""
     rows = []
     for number, text in enumerate(texts, start=first):
-        rng = np.random.default_rng([seed, number])
+        rng = np.random.default_rng([seed, SPEECH, number])
         samples = _synthesizer().say(text, Voice.drawn(rng), rng)
         enough = len(samples) >= SHORTEST * SAMPLE_RATE
         path = _write(recorded(samples, rng), folder, f"speech-{number}") if enough else ""
@@ -214,5 +228,7 @@ def _speak(texts: Sequence[str], first: int, folder: Path, seed: int) -> list[tu
 
 def _write(samples: Samples, folder: Path, name: str) -> str:
     """Its path as a manifest beside the folder has it."""
-    soundfile.write(folder / f"{name}.flac", samples, SAMPLE_RATE)
+    content = io.BytesIO()
+    soundfile.write(content, samples, SAMPLE_RATE, format="FLAC")  # not into the file: of a disk that is full, it gives no reason
+    (folder / f"{name}.flac").write_bytes(content.getvalue())
     return f"{folder.name}/{name}.flac"

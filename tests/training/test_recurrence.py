@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -65,7 +66,9 @@ def test_it_says_what_torch_says_forwards_and_backwards(
     exact = outputs_and_gradients(layer, *inputs, half=False)
     quick = deepcopy(layer)
     assert quicken(quick)
-    rounded = outputs_and_gradients(quick, *inputs, half=True)
+    with mock.patch.object(recurrence._Recurrence, "apply", wraps=recurrence._Recurrence.apply) as ran:
+        rounded = outputs_and_gradients(quick, *inputs, half=True)
+    assert ran.called
     assert len(rounded) == len(exact)
     for found, expected in zip(rounded, exact, strict=True):
         assert found.shape == expected.shape
@@ -87,6 +90,18 @@ def test_where_products_are_not_rounded_it_has_no_say(kind: str) -> None:
     before = outputs_and_gradients(layer, *inputs, half=False)
     quicken(layer)
     assert all(map(torch.equal, before, outputs_and_gradients(layer, *inputs, half=False)))
+
+
+@needs_kernel
+def test_loading_it_changes_no_arithmetic_elsewhere() -> None:
+    recurrence.kernel()
+    assert torch.tensor(1e-40) * 0.5 > 0
+
+
+@needs_kernel
+def test_a_layer_that_it_cannot_run_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    quicken(nn.LSTM(4, 40))
+    assert "multiple of 32" in capsys.readouterr().err
 
 
 def test_without_a_compiler_training_goes_on_and_says_why_it_is_slower(

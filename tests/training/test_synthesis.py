@@ -16,7 +16,7 @@ from monoscribe import main
 from training.audio import read_audio
 from training.corpora import read_corpus
 from training.sounds import sound
-from training.synthesis import HABITS, VOWELS, Synthesizer, Voice, accented, in_a_room, recorded, sung, tilted
+from training.synthesis import HABITS, VOWELS, Synthesizer, Voice, accented, in_a_room, read_as_written, recorded, sung, tilted
 
 SENTENCES = ("The ship sailed at dawn.", "It cost 12 pounds.", "Nobody knew where it went, or why!", "…")
 
@@ -64,6 +64,7 @@ def test_it_stops_when_there_is_enough(tmp_path: Path) -> None:
     text.write_text("Go on.\n" * 200)
     assert main(["synthesize", str(text), "--out", str(out), "--hours", "0.0001"]) == 0
     assert 0 < len(read_corpus(str(out), "train")) < 200
+    assert {utterance.path for utterance in read_corpus(str(out), "train")} == set((tmp_path / "few").iterdir())
 
 
 def test_a_larger_head_sounds_darker_and_no_slower(synthesizer: Synthesizer) -> None:
@@ -129,10 +130,51 @@ def test_what_it_cannot_use_it_names(tmp_path: Path, capsys: pytest.CaptureFixtu
     nothing = tmp_path / "nothing.txt"
     nothing.write_text("1\n2\n")
     assert main(["synthesize", str(nothing), "--out", str(tmp_path / "x.tsv")]) == 2
-    assert "2 lines, none without digits" in capsys.readouterr().err
+    assert "none of 2 lines" in capsys.readouterr().err
     assert main(["synthesize", str(tmp_path / "absent.txt"), "--out", str(tmp_path / "x.tsv")]) == 1
     assert "absent.txt" in capsys.readouterr().err
     assert not (tmp_path / "x.tsv").exists()
+
+
+@pytest.mark.parametrize("name", ["made", "made.jsonl", "two  spaces.tsv"])
+def test_a_name_that_is_none_of_a_manifest_is_refused_before_the_work(
+    name: str, sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["synthesize", str(sentences), "--out", str(tmp_path / name)]) == 2
+    assert "expected a .tsv file" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [sentences]
+
+
+def test_recordings_that_are_there_are_not_written_over(
+    sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "made").mkdir()
+    assert main(["synthesize", str(sentences), "--out", str(tmp_path / "made.tsv")]) == 1
+    assert "made: File exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "At 5 o'clock.",
+        "Henry VIII was king.",
+        "Dr. Smith vs. St. John",
+        "About ½ of it.",
+        "[hello](/wɜɹld/) there",
+        "the <noise> end",
+        "привет мир",
+        "one % more",
+        "…",
+        "go on " * 100,
+    ],
+)
+def test_what_is_read_in_another_way_than_it_is_written_is_left_out(text: str) -> None:
+    assert not read_as_written(text)
+
+
+@pytest.mark.parametrize("text", ["“Don't go!” she said; ‘not yet’…", "A naïve café (closed) — or was it?", "go"])
+def test_sentences_of_words_are_read(text: str) -> None:
+    assert read_as_written(text)
 
 
 def test_without_the_synthesiser_the_extra_is_named(
