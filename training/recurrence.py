@@ -23,7 +23,7 @@ from model.conv_lstm import ConvLSTM, neighbours
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 COMPILER = "g++"
-# Without start files, those of -ffast-math would flush subnormal numbers to zero in the whole process.
+# No start files: those that go with -ffast-math flush subnormal numbers to zero in the whole process.
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-nostartfiles", "-shared", "-fPIC")
 PATIENCE = 300  # seconds, for the compiler
 INSTRUCTIONS = "avx512_bf16"
