@@ -47,6 +47,7 @@ class EncoderConfig:
     lstm_units: tuple[int, ...] = (256, 256, 256)
     lstm_skips: tuple[int, ...] = (1, 1, 1)  # keep every n-th output of that LSTM layer
     projection: int = 256  # after each LSTM: linear, batch normalisation, ReLU; 0: none
+    both_ways: int = 0  # units of two LSTMs on top, the first from the end: a teacher, which hears whole recordings only; 0: none
     init: Literal["truncated_normal", "uniform"] = "truncated_normal"
     init_scale: float = 0.1
 
@@ -60,6 +61,9 @@ class EncoderConfig:
         expect_all("lstm_skips", self.lstm_skips, 8)
         expect("conv_lstm_filters", self.conv_lstm_filters, 0, LARGEST)
         expect("projection", self.projection, 0, LARGEST)
+        expect("both_ways", self.both_ways, 0, LARGEST)
+        if self.both_ways and (not self.projection or set(self.lstm_skips) != {1}):
+            raise ValueError(f"both_ways={self.both_ways}: expected a projection and no skips: projection above 0, lstm_skips of 1")
         expect("init_scale", self.init_scale, SMALLEST_SCALE, LARGEST_SCALE)
         if self.reduction % REDUCTION or self.reduction > 16 * REDUCTION:
             raise ValueError(f"{self.reduction} frames per entry: expected a multiple of {REDUCTION}, at most {16 * REDUCTION}")

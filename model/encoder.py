@@ -1,6 +1,7 @@
 """Encoder: convolutions, a convolutional LSTM and LSTMs, all of them causal.
 
-Time comes in blocks of `config.reduction` frames; each block gives one state of the memory and needs nothing after it.
+Time comes in blocks of `config.reduction` frames; each block gives one state of the memory and needs nothing after it. A teacher,
+which writes texts for such encoders to learn from, is the exception: it hears the whole recording first (`BothWays`).
 """
 
 from __future__ import annotations
@@ -75,6 +76,26 @@ class LSTMLayer(nn.Module):
         return y, state
 
 
+class BothWays(nn.Module):
+    """Two LSTM layers, the first from the end to the beginning, over the encoder's first and last layer (B, T, size).
+
+    Recordings of one batch should be of like length: shorter ones begin, backwards, with what they were filled up with.
+    """
+
+    def __init__(self, size: int, units: int) -> None:
+        super().__init__()
+        self.back = LSTMLayer(2 * size, units, size, skip=1)
+        self.forth = LSTMLayer(2 * size, units, size, skip=1)
+        self.units = units
+
+    def forward(self, first: Tensor, last: Tensor) -> Tensor:
+        nothing = last.new_zeros(len(last), self.units, dtype=torch.float32)
+        start = RecurrentState(nothing, nothing)
+        back = self.back(torch.cat([first, last], dim=2).flip(1), start)[0].flip(1)
+        whole: Tensor = self.forth(torch.cat([back, last], dim=2), start)[0]
+        return whole
+
+
 def lstm_scan(lstm: nn.LSTM, x: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
     """What `lstm` does to (B, T, D), without a gradient.
 
@@ -136,6 +157,8 @@ class Encoder(nn.Module):
             self.lstms.append(LSTMLayer(size, units, config.projection, skip))
             size = config.projection or units
         initialize(self, config.init, config.init_scale)
+        # Not among the paper's layers: it begins as torch has it.
+        self.both_ways = BothWays(config.projection, config.both_ways) if config.both_ways else None
 
     def initial_state(self, streams: int) -> EncoderState:
         weight = next(self.parameters())
@@ -166,9 +189,13 @@ class Encoder(nn.Module):
             x, hidden, cell = self.conv_lstm(x, state.conv_lstm[0].hidden, state.conv_lstm[0].cell)
             conv_lstm.append(RecurrentState(hidden, cell))
         x = x.flatten(2)
+        layers = []
         for lstm, lstm_state in zip(self.lstms, state.lstms, strict=True):
             x, lstm_state = lstm(x, lstm_state)
             lstms.append(lstm_state)
+            layers.append(x)
+        if self.both_ways is not None:
+            x = self.both_ways(layers[0], x)
         return x, EncoderState(tuple(convs), tuple(conv_lstm), tuple(lstms))
 
 

@@ -88,6 +88,9 @@ class _Stream:
 
 class Engine:
     def __init__(self, network: Network, delay: float = 0.0) -> None:
+        if network.encoder.both_ways is not None:
+            units = network.config.encoder.both_ways
+            raise ValueError(f"both_ways={units}: a teacher, which hears whole recordings; expected 0 for live streams")
         self._network = network
         self._delay = delay
         self._decoder = HardDecoder(network.decoder, network.symbols)

@@ -9,7 +9,7 @@ from model.encoder import fold_batch_norm
 from model.engine import Engine, Samples, StreamOptions
 from model.events import Event, Segment, Transcript
 from model.features import SAMPLE_RATE
-from model.files import PRETRAINED, ModelCard, load_model
+from model.files import PRETRAINED, ModelCard, ModelFileError, load_model
 from model.network import Network
 
 
@@ -26,7 +26,11 @@ class Recognizer:
     @classmethod
     def load(cls, path: str | Path | None = None) -> Recognizer:
         """The model in the folder `path`, or the embedded one."""
-        return cls(*load_model(Path(path) if path is not None else PRETRAINED))
+        folder = Path(path) if path is not None else PRETRAINED
+        network, card = load_model(folder)
+        if network.encoder.both_ways is not None:
+            raise ModelFileError(f"{folder}: a teacher, which hears whole recordings (both_ways); expected a live model")
+        return cls(network, card)
 
     def batch(self) -> Engine:
         """Many streams, one forward pass."""

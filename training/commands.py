@@ -91,6 +91,7 @@ def run_pseudo_label(chosen: argparse.Namespace) -> int:
         decoder=chosen.decoder,
         words=chosen.words,
         filters=filters,
+        precision=chosen.precision,
         jobs=chosen.jobs,
         cache=chosen.cache,
     )

@@ -14,17 +14,20 @@ from model.network import Network
 from model.offline import DECODERS
 from training.batches import collate
 from training.cache import CachedUtterance, FeatureCache
-from training.objective import objective
-from training.recipe import Augmentation, Recipe
+from training.objective import in_precision, objective
+from training.recipe import Augmentation, Precision, Recipe
 from training.text import Spelling, spelling_of
 
 BATCH = 16
 
 
 def memories(
-    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance]
+    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], precision: Precision = "float32"
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Batches of like length: which utterances, their memory (B, T, D), and its lengths (B,)."""
+    """Batches of like length: which utterances, their memory (B, T, D), and its lengths (B,).
+
+    In bfloat16 the encoder is as in training, where its kernel is (`training/recurrence.py`).
+    """
     if cache.bins != network.config.features.bins:
         raise ValueError(f"data: features of {cache.bins} bins; expected {network.config.features.bins}, as the model says")
     reduction = network.config.encoder.reduction
@@ -33,8 +36,9 @@ def memories(
         chosen = order[start : start + BATCH]
         batch = collate(cache, [utterances[index] for index in chosen], [[]] * len(chosen), reduction)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(chosen)))
-        memory, _ = network.encoder(frames, network.encoder.initial_state(len(chosen)))
-        yield chosen, memory, batch.frames // reduction
+        with in_precision(precision, network), torch.set_grad_enabled(precision == "bfloat16"):  # as in training: for its kernel
+            memory, _ = network.encoder(frames, network.encoder.initial_state(len(chosen)))
+        yield chosen, memory.float(), batch.frames // reduction
 
 
 @torch.inference_mode()

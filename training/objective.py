@@ -12,7 +12,7 @@ from model.network import Network
 from training.alignment import ctc_positions
 from training.augment import augment_mels, mask_frames
 from training.batches import Batch
-from training.recipe import Recipe
+from training.recipe import Precision, Recipe
 
 
 def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tuple[Tensor, dict[str, float]]:
@@ -22,7 +22,7 @@ def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tupl
         batch = augment_mels(batch, recipe.augmentation, step, reduction).to(network.ctc.weight.device)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
         frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
-    with torch.autocast(frames.device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16" and network.training):
+    with in_precision(training_precision(recipe, network), network):
         memory, _ = network.encoder(frames, network.encoder.initial_state(len(frames)))
     memory = memory.float()  # (B, T, D)
     lengths = batch.frames // reduction
@@ -39,6 +39,16 @@ def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tupl
         parts |= attention_losses(network, memory, lengths, batch, positions, recipe, heard)
     loss = torch.stack([getattr(recipe.loss, name) * part for name, part in parts.items()]).sum()
     return loss, {name: float(part.detach()) for name, part in parts.items()}
+
+
+def training_precision(recipe: Recipe, network: Network) -> Precision:
+    """The recipe's, while the network trains."""
+    return recipe.precision if network.training else "float32"
+
+
+def in_precision(precision: Precision, network: Network) -> torch.autocast:
+    """Within it, matrix products have that precision."""
+    return torch.autocast(network.ctc.weight.device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def ctc_loss(scores: Tensor, lengths: Tensor, batch: Batch, blank: int) -> Tensor:
@@ -72,7 +82,9 @@ def attention_losses(
         positions.scatter_(1, batch.label_lengths[:, None], lengths[:, None] - 1)
     if recipe.attention.mode == "forced":
         assert positions is not None
-        logits, before = network.decoder.forced(memory, inputs, positions)
+        with in_precision(training_precision(recipe, network), network):
+            logits, before = network.decoder.forced(memory, inputs, positions)
+        logits, before = logits.float(), before.float()
         parts["alignment"] = waiting_loss(network, memory, before, positions, exists, noise) / count
     else:
         mask = torch.arange(memory.shape[1], device=memory.device) < lengths[:, None]  # (B, T)

@@ -83,6 +83,27 @@ def drop_outputs(layers: Iterable[nn.Module], share: float) -> None:
             layer.register_forward_hook(drop)
 
 
+def keep_still(network: nn.Module, learns: tuple[str, ...]) -> list[nn.Module]:
+    """From now on only the parameters of the parts `learns` get a gradient; with none named, all do.
+
+    Returns the modules without a parameter that learns: batch normalisation in them is to use what it knows.
+    """
+    names = [name for name, _ in network.named_parameters()]
+    for part in learns:
+        if not any(is_of(name, part) for name in names):
+            raise ValueError(f"learns={part!r}: no parameter is of that part; expected, for example, 'encoder' or {names[0]!r}")
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(not learns or any(is_of(name, part) for part in learns))
+    if not learns:
+        return []
+    return [module for module in network.modules() if not any(parameter.requires_grad for parameter in module.parameters())]
+
+
+def is_of(name: str, part: str) -> bool:
+    """Whether a parameter of that name belongs to that part of the network: encoder.lstms.0.projection.weight to encoder.lstms."""
+    return name == part or name.startswith(f"{part}.")
+
+
 @torch.no_grad()
 def update_average(average: Mapping[str, Tensor], now: Mapping[str, Tensor], decay: float, step: int) -> None:
     """Moves the average towards the weights of `now`; in the first steps faster, so that it forgets how they were initialised."""

@@ -16,6 +16,7 @@ from model.config import LARGEST_NUMBER, ModelConfig, config_from_dict, expect
 RECIPES = Path(__file__).parent / "recipes"
 MOST = 2**31
 Points = tuple[tuple[float, ...], ...]
+Precision = Literal["float32", "bfloat16"]
 
 
 def expect_from(least: float, where: str, options: object, *names: str, highest: float = LARGEST_NUMBER) -> None:
@@ -148,8 +149,9 @@ class Recipe:
     seed: int = 1
     steps: int = 1_500_000
     symbols: Literal["characters", "phones"] = "characters"
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the products of the encoder's and of Muon's matrices, in training
+    precision: Precision = "float32"  # of products of matrices, in training; soft attention's apart
     dropout: float = 0.0  # share of the units of each of the encoder's LSTM layers that say nothing, utterance by utterance
+    learns: tuple[str, ...] = ()  # parts of the network; the others stay as they were, without dropout and noise; (): all learn
     model: ModelConfig = field(default_factory=ModelConfig)
     data: Data = field(default_factory=Data)
     optimizer: Optimizer = field(default_factory=Optimizer)

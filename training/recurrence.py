@@ -1,4 +1,4 @@
-"""The encoder's recurrences for training in bfloat16, by a kernel in C++ (recurrence.cpp) that is compiled where it is needed.
+"""LSTMs for training in bfloat16, by a kernel in C++ (recurrence.cpp) that is compiled where it is needed.
 
 In a time loop, what surrounds the products takes as long as they do. Where the processor or a compiler is missing, torch's own
 operations do the work, and take longer.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import sys
 import tempfile
 from functools import cache as remembered
 from functools import partial
@@ -31,20 +30,22 @@ UNITS = 32  # come in multiples of this
 LSTM_CANDIDATE, CONV_LSTM_CANDIDATE = 2, 3  # the candidate's place among the four gates
 
 
-def quicken(encoder: nn.Module) -> bool:
-    """From now on, where products are in bfloat16 and a gradient is wanted, the kernel runs its LSTMs. Says whether it can."""
-    reason = missing()
-    if reason:
-        print(f"training in bfloat16 goes on without its kernel, and slower: {reason}", file=sys.stderr)
-        return False
-    for module in encoder.modules():
+def quicken(*networks: nn.Module) -> list[str]:
+    """From now on, where products are in bfloat16 and gradients are enabled, the kernel runs their LSTMs.
+
+    Returns the reasons why some of them, or all, go on as before.
+    """
+    if reason := missing():
+        return [reason]
+    odd = []
+    for module in (module for network in networks for module in network.modules()):
         if isinstance(module, nn.LSTM) and module.hidden_size % UNITS == 0:
             module.forward = partial(_lstm, module)  # type: ignore[method-assign, assignment]
         elif isinstance(module, ConvLSTM) and module.bias.numel() % (4 * UNITS) == 0:
             module.forward = partial(_conv_lstm, module)  # type: ignore[method-assign]
         elif isinstance(module, nn.LSTM | ConvLSTM):
-            print(f"a layer trains without the kernel, and slower: its units are no multiple of {UNITS}", file=sys.stderr)
-    return True
+            odd.append(f"a layer's units are no multiple of {UNITS}")
+    return odd
 
 
 def missing() -> str:

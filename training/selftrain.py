@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as remembered
 from functools import partial
@@ -33,6 +34,8 @@ from training.cache import FEATURES_FILE, CachedUtterance, FeatureCache, worker_
 from training.corpora.manifest import write_manifest
 from training.evaluate import memories
 from training.prepare import is_cache, prepare
+from training.recipe import Precision
+from training.recurrence import missing, quicken
 from training.text import spelling_of
 from training.words import WordSearch
 
@@ -86,6 +89,7 @@ def pseudo_label(
     decoder: str = "hard",
     words: Path | None = None,
     filters: Filter | None = None,
+    precision: Precision = "float32",
     jobs: int = 1,
     cache: Path | None = None,
 ) -> tuple[int, int]:
@@ -109,9 +113,13 @@ def pseudo_label(
     network = load_model(model)[0]
     if words:
         word_search(words, network.symbols.symbols)  # a wrong file is told now
+    if precision == "bfloat16" and (reason := missing()):  # most often that of a processor to which bfloat16 is a burden
+        print(f"labelling goes on in float32: {reason}", file=sys.stderr)
+        precision = "float32"
     with TemporaryDirectory() as nowhere:
         folders = prepare(data, "train", cache or Path(nowhere), network.config.features)
-        heard = [(utterance, said) for folder in folders for utterance, said in transcribed(model, folder, decoder, words, jobs)]
+        work = partial(_hear_chunk, model, decoder, words, precision, filters.agreement > 0)
+        heard = [(utterance, said) for folder in folders for utterance, said in transcribed(folder, work, jobs)]
     kept = filters.kept(heard)
     if share:
         _share_cache(folders[0], out, kept)
@@ -145,13 +153,15 @@ def without_file(utterance: CachedUtterance) -> dict[str, object]:
     return {name: value for name, value in asdict(utterance).items() if name != "file"}
 
 
-def transcribed(model: Path, folder: Path, decoder: str, words: Path | None, jobs: int) -> list[tuple[CachedUtterance, Heard]]:
-    """What the model hears in each utterance of a cache, in the cache's order."""
+def transcribed(
+    folder: Path, hear_chunk: Callable[[Path, list[int]], list[Heard]], jobs: int
+) -> list[tuple[CachedUtterance, Heard]]:
+    """What is heard in each utterance of a cache, in the cache's order."""
     utterances = FeatureCache(folder).utterances
     order = sorted(range(len(utterances)), key=lambda index: utterances[index].frames)
     chunks = [order[start : start + CHUNK_OF_CLIPS] for start in range(0, len(order), CHUNK_OF_CLIPS)]
     heard: dict[int, Heard] = {}
-    work = partial(_hear_chunk, model, folder, decoder, words)
+    work = partial(hear_chunk, folder)
     with worker_pool(jobs) as pool:
         done = pool.map(work, chunks) if jobs > 1 else map(work, chunks)
         for chunk, texts in zip(chunks, tqdm(done, total=len(chunks), unit=f"{CHUNK_OF_CLIPS} clips", disable=None), strict=True):
@@ -159,10 +169,14 @@ def transcribed(model: Path, folder: Path, decoder: str, words: Path | None, job
     return [(utterance, heard[index]) for index, utterance in enumerate(utterances)]
 
 
-def _hear_chunk(model: Path, folder: Path, decoder: str, words: Path | None, chunk: list[int]) -> list[Heard]:
+def _hear_chunk(
+    model: Path, decoder: str, words: Path | None, precision: Precision, compare: bool, folder: Path, chunk: list[int]
+) -> list[Heard]:
     cache, network = FeatureCache(folder), load_model(model)[0]
+    if precision == "bfloat16":
+        quicken(network.encoder)
     search = word_search(words, network.symbols.symbols) if words else None
-    return hear(network, cache, [cache.utterances[index] for index in chunk], decoder, search)
+    return hear(network, cache, [cache.utterances[index] for index in chunk], decoder, search, precision, compare)
 
 
 @remembered
@@ -170,15 +184,21 @@ def word_search(words: Path, symbols: tuple[str, ...]) -> WordSearch:
     return WordSearch(words, SymbolTable(symbols))
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def hear(
-    network: Network, cache: FeatureCache, utterances: Sequence[CachedUtterance], decoder: str, search: WordSearch | None = None
+    network: Network,
+    cache: FeatureCache,
+    utterances: Sequence[CachedUtterance],
+    decoder: str,
+    search: WordSearch | None = None,
+    precision: Precision = "float32",
+    compare: bool = True,
 ) -> list[Heard]:
-    """The text of each utterance by `decoder`, how probable it is, and how far the other head agrees."""
+    """The text of each utterance by `decoder`, how probable it is, and how far the other head agrees: wholly, without `compare`."""
     spelling = spelling_of(network.symbols)
     heard = [Heard("", 0.0, 0.0)] * len(utterances)
-    for chosen, memory, lengths in memories(network, cache, utterances):
-        by_head = dict(hard=hard_symbols(network, memory, lengths), ctc=ctc_symbols(network, memory, lengths))
+    for chosen, memory, lengths in memories(network, cache, utterances, precision):
+        by_head = {head: HEADS[head](network, memory, lengths) for head in HEADS if compare or head == decoder}
         for row, index in enumerate(chosen):
             texts = {head: spelling.decode([symbol for symbol, _ in said[row]]) for head, said in by_head.items()}
             if search:
@@ -187,8 +207,9 @@ def hear(
             else:
                 text, confidence = texts[decoder], geometric_mean([p for _, p in by_head[decoder][row]])
             if text:
-                other = texts["ctc" if decoder == "hard" else "hard"]
-                heard[index] = Heard(text, confidence, max(0.0, 1 - float(jiwer.cer(text, other))))
+                other = texts["ctc" if decoder == "hard" else "hard"] if compare else None
+                agreement = 1.0 if other is None else max(0.0, 1 - float(jiwer.cer(text, other)))
+                heard[index] = Heard(text, confidence, agreement)
     return heard
 
 
@@ -219,6 +240,9 @@ def ctc_symbols(network: Network, memory: Tensor, lengths: Tensor) -> list[Symbo
             previous = symbol
         rows.append(said)
     return rows
+
+
+HEADS = dict(hard=hard_symbols, ctc=ctc_symbols)
 
 
 def geometric_mean(probabilities: Sequence[float]) -> float:

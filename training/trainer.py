@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from model.encoder import LSTMLayer
 from model.features import FRAMES_PER_SECOND
 from model.files import load_model, write_whole
 from model.network import Network
@@ -20,7 +22,17 @@ from training.cache import FeatureCache
 from training.grow import grown
 from training.muon import Muon, hidden_matrices
 from training.objective import objective
-from training.optimize import add_l2, clip, drop_outputs, flat_gradient, noisy_weights_of, update_average, weight_noise
+from training.optimize import (
+    add_l2,
+    clip,
+    drop_outputs,
+    flat_gradient,
+    is_of,
+    keep_still,
+    noisy_weights_of,
+    update_average,
+    weight_noise,
+)
 from training.recipe import Recipe, value_at
 from training.recurrence import quicken
 from training.statistics import feature_statistics
@@ -52,14 +64,17 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.device = torch.device(device)
         self.network = Network(recipe.model, self.spelling.table).to(self.device)
-        drop_outputs(self.network.encoder.lstms, recipe.dropout)
+        self.still = keep_still(self.network, recipe.learns)
+        drop_outputs((layer for layer in self.network.encoder.modules() if isinstance(layer, LSTMLayer)), recipe.dropout)
         if recipe.precision == "bfloat16" and self.device.type == "cpu":
-            quicken(self.network.encoder)
+            parts = [self.network.encoder, *([self.network.decoder] if decodes_in_kernel(self.network, recipe) else [])]
+            for reason in quicken(*parts):
+                print(f"training in bfloat16 goes on without its kernel, and slower: {reason}", file=sys.stderr)
         self.labels = [self.spelling.encode(utterance.text) for utterance in cache.utterances]
         self.step, self.skipped = 0, 0
         self.epoch, self.epoch_start = 0, 0  # the epoch under way and its first step
-        self.parameters = list(self.network.parameters())
-        self.noisy = noisy_weights_of(self.network)
+        self.parameters = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
+        self.noisy = [weight for weight in noisy_weights_of(self.network) if weight.requires_grad]
         self.gradient = flat_gradient(self.parameters)
         self.optimizers = self._optimizers()
         self._begin(start)
@@ -67,18 +82,24 @@ class Trainer:
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         """Adam for everything, or for what Muon leaves to it."""
         options = self.recipe.optimizer
-        matrices = hidden_matrices(self.network) if options.matrices == "muon" else []
+        matrices = [pair for pair in hidden_matrices(self.network) if pair[0].requires_grad] if options.matrices == "muon" else []
         taken = {id(parameter) for parameter, _ in matrices}
         rest = [parameter for parameter in self.parameters if id(parameter) not in taken]
         first, second = options.betas
-        adam = torch.optim.Adam(rest, lr=0.0, betas=(first, second), eps=options.epsilon, fused=True)
-        return [adam, Muon(matrices, self.rank, self.replicas, getattr(torch, self.recipe.precision))] if matrices else [adam]
+        optimizers: list[torch.optim.Optimizer] = []
+        if rest:
+            optimizers.append(torch.optim.Adam(rest, lr=0.0, betas=(first, second), eps=options.epsilon, fused=True))
+        if matrices:
+            optimizers.append(Muon(matrices, self.rank, self.replicas, getattr(torch, self.recipe.precision)))
+        return optimizers
 
     def _begin(self, start: Path | None) -> None:
         """From the run's own checkpoint, from other weights, or from nothing."""
         if (self.out / CHECKPOINT).exists():
             self.resume(self.out / CHECKPOINT)
             return
+        if self.recipe.learns and start is None:
+            raise ValueError(f"learns={list(self.recipe.learns)}: all else stays as it is; expected weights to begin with (--from)")
         mean, deviation = feature_statistics(self.network.features, self.cache)
         self.network.features.prior_mean.copy_(mean)
         self.network.features.prior_deviation.copy_(deviation)
@@ -137,11 +158,15 @@ class Trainer:
             for group in optimizer.param_groups:
                 group["lr"] = rate
         self.network.train()
+        for module in self.still:
+            module.eval()
         self.gradient.zero_()
         before = [buffer.clone() for buffer in self.network.buffers()]
         noise = self.recipe.weight_noise
         with weight_noise(self.noisy, noise.deviation if self.step >= noise.from_step else 0.0):
             loss, parts = objective(self.network, batch, self.recipe, self.step)
+            if not loss.requires_grad:
+                raise ValueError(f"learns={list(self.recipe.learns)}: no part of the loss depends on it; expected one that does")
             loss.backward()
         if self.replicas > 1:
             dist.all_reduce(self.gradient)
@@ -182,6 +207,7 @@ class Trainer:
                 step=self.step,
                 skipped=self.skipped,
                 epoch=(self.epoch, self.epoch_start),
+                learns=list(self.recipe.learns),
                 network=self.network.state_dict(),
                 average=self.average,
                 optimizers=[optimizer.state_dict() for optimizer in self.optimizers],
@@ -189,7 +215,7 @@ class Trainer:
             write_atomically(state, self.out / CHECKPOINT)
 
     def resume(self, path: Path) -> None:
-        """Goes on from a checkpoint of this recipe's model; other numbers of the recipe may have changed."""
+        """Goes on from a checkpoint of this recipe's model and `learns`; other numbers of the recipe may have changed."""
         state = read_checkpoint(path, self.device)
         try:
             self.load(state)
@@ -198,6 +224,9 @@ class Trainer:
             raise ValueError(f"{path}: another model's or optimiser's; expected the recipe's, or another out: {reason}") from error
 
     def load(self, state: dict[str, Any]) -> None:
+        learnt = state.get("learns", [])
+        if learnt != list(self.recipe.learns):  # moments of other weights
+            raise ValueError(f"learns={list(self.recipe.learns)}: expected {learnt}, as in the checkpoint")
         self.step, self.skipped = state["step"], state["skipped"]
         self.epoch, self.epoch_start = state.get("epoch", (0, 0))
         self.network.load_state_dict(state["network"])
@@ -206,8 +235,23 @@ class Trainer:
         self.average = state["average"]
 
     def warm_start(self, weights: dict[str, Tensor]) -> None:
-        """Takes over whatever weights fit from another run, a smaller network's too; the rest stays as initialised."""
+        """Takes over whatever weights fit from another run, a smaller network's too; the rest stays as initialised.
+
+        What does not learn must be there, and the heads of a teacher know another memory than a live model's.
+        """
+        own = self.network.state_dict().keys()
+        if any(is_of(name, "encoder.both_ways") and name not in own for name in weights):
+            raise ValueError("from: a teacher's weights (encoder.both_ways); expected a live model's")
+        for name, parameter in self.network.named_parameters():
+            if not parameter.requires_grad and (name not in weights or weights[name].shape != parameter.shape):
+                asked = f"{name} of {list(parameter.shape)}"
+                raise ValueError(f"from: no {asked}, which is not among what learns; expected weights that have it")
         self.network.load_state_dict(grown(self.network.state_dict(), weights))
+
+
+def decodes_in_kernel(network: Network, recipe: Recipe) -> bool:
+    """Whether the kernel can run the decoder's LSTM: whole sequences, and it has no gradient for a first state that is learnt."""
+    return bool(recipe.loss.attention) and recipe.attention.mode == "forced" and network.decoder.first_hidden is None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -135,3 +137,18 @@ def test_the_scan_is_the_lstm() -> None:
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(last.hidden, last_hidden[0])
     torch.testing.assert_close(last.cell, last_cell[0])
+
+
+def test_a_teacher_hears_what_comes_later() -> None:
+    teacher = encoder(replace(SMALL.encoder, both_ways=8))
+    frames = torch.randn(1, FRAMES, 20, 3, generator=torch.Generator().manual_seed(1))
+    changed = frames.clone()
+    changed[:, -4:] += 3.0
+    before, after = (teacher(x, teacher.initial_state(1))[0] for x in (frames, changed))
+    assert before.shape == (1, FRAMES // 4, SMALL.encoder.output_size)
+    assert not torch.allclose(before[:, 0], after[:, 0])
+    teacher.both_ways = None  # what is below it hears nothing of it before it comes
+    before, after = (teacher(x, teacher.initial_state(1))[0] for x in (frames, changed))
+    assert torch.equal(before[:, :-1], after[:, :-1])
+    with pytest.raises(ValueError, match="both_ways=8: expected a projection and no skips"):
+        replace(SMALL_TIMIT, both_ways=8)

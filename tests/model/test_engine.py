@@ -244,3 +244,9 @@ def test_an_end_without_audio_says_nothing(recognizer: Recognizer) -> None:
 def test_beams_out_of_range_are_refused(beam: int) -> None:
     with pytest.raises(ValueError, match=f"beam={beam}: expected 1..32"):
         StreamOptions(beam=beam)
+
+
+def test_a_teacher_is_no_live_model() -> None:
+    teacher = random_network(replace(SMALL, encoder=replace(SMALL.encoder, both_ways=8)))
+    with pytest.raises(ValueError, match="both_ways=8: a teacher, which hears whole recordings; expected 0 for live streams"):
+        Engine(teacher)

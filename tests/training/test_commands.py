@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import soundfile
@@ -20,12 +22,13 @@ from torch.distributed.run import get_args_parser
 
 import monoscribe
 from model import Recognizer
-from model.files import ModelCard, save_model
+from model.files import ModelCard, ModelFileError, save_model
 from model.language import load_language
 from model.network import Network
 from tests.conftest import SMALL, babble, random_network
 from tests.training.conftest import RECIPE as TINY_RECIPE
 from tests.training.conftest import TEXTS, TINY
+from training import recurrence, selftrain
 from training.cache import FEATURES_FILE, CachedUtterance, FeatureCache, build
 from training.commands import in_one_sentence
 from training.corpora import Utterance
@@ -34,7 +37,7 @@ from training.measure import LAG, TAIL, last_sound
 from training.prepare import prepare
 from training.run import Pace, alone_in, train
 from training.selftrain import Filter, Heard, geometric_mean
-from training.text import PHONES, Phones
+from training.text import PHONES, Characters, Phones
 from training.trainer import CHECKPOINT
 
 RECIPE = """
@@ -320,6 +323,21 @@ def test_pseudo_labels_become_a_manifest_to_train_on(talkative: Path, recordings
     assert all((tmp_path / row.split("\t")[0]).is_file() for row in rows)
 
 
+def test_a_teacher_labels_but_is_not_listened_to_live(
+    cache_folder: Path, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    teacher = replace(TINY, encoder=replace(TINY.encoder, both_ways=4))
+    torch.manual_seed(0)
+    save_model(tmp_path / "model", Network(teacher, Characters().table), ModelCard("teacher"))
+    arguments = ["--data", str(cache_folder), "--decoder", "ctc", "--confidence", "0", "--agreement", "0"]
+    assert monoscribe.main(["pseudo-label", str(tmp_path / "model"), *arguments, "--out", str(tmp_path / "labelled")]) == 0
+    capsys.readouterr()
+    assert monoscribe.main(["evaluate", str(tmp_path / "model"), "--data", str(recordings), "--streaming"]) == 2
+    assert "both_ways=4: a teacher" in capsys.readouterr().err
+    with pytest.raises(ModelFileError, match="model: a teacher, which hears whole recordings"):
+        Recognizer.load(tmp_path / "model")
+
+
 def test_pseudo_labels_of_a_cache_share_its_features(
     talkative: Path, recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -335,6 +353,39 @@ def test_pseudo_labels_of_a_cache_share_its_features(
     assert "expected a .tsv file" in capsys.readouterr().err
     both = FeatureCache(tmp_path / "labelled", cache_folder)
     assert len(both.utterances) == len(labelled.utterances) + len(original.utterances)
+
+
+def test_heads_are_compared_only_where_agreement_is_asked_for(talkative: Path, recordings: Path, tmp_path: Path) -> None:
+    arguments = ["pseudo-label", str(talkative), "--data", str(recordings), "--confidence", "0"]
+    ctc = mock.Mock(side_effect=selftrain.ctc_symbols)
+    kept = []
+    with mock.patch.dict(selftrain.HEADS, ctc=ctc):
+        for agreement in ("0", "1"):
+            assert monoscribe.main([*arguments, "--agreement", agreement, "--out", str(tmp_path / "out.tsv")]) == 0
+            assert ctc.called == (agreement == "1")
+            kept.append((tmp_path / "out.tsv").read_text().count("\n") - 1)
+    assert kept[0] > kept[1] == 0  # random heads agree on nothing
+
+
+@pytest.mark.parametrize("compiler", [recurrence.COMPILER, "no-such-compiler"])
+def test_pseudo_labels_in_bfloat16(
+    talkative: Path,
+    recordings: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    compiler: str,
+) -> None:
+    """By the kernel of training, or not at all."""
+    recurrence.kernel.cache_clear()
+    monkeypatch.setattr(recurrence, "COMPILER", compiler)
+    exact, rounded = tmp_path / "exact.tsv", tmp_path / "rounded.tsv"
+    arguments = ["pseudo-label", str(talkative), "--data", str(recordings), "--confidence", "0", "--agreement", "0"]
+    assert monoscribe.main([*arguments, "--out", str(exact)]) == 0
+    assert monoscribe.main([*arguments, "--out", str(rounded), "--precision", "bfloat16"]) == 0
+    assert exact.read_text().count("\n") > 1
+    assert ("goes on in float32" in capsys.readouterr().err) == bool(recurrence.missing())
+    assert (rounded.read_text() == exact.read_text()) == bool(recurrence.missing())
 
 
 def test_pseudo_labels_do_not_write_over_what_they_come_from(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from tests.conftest import random_network
 from tests.training.conftest import RECIPE, TINY
 from training.batches import collate
 from training.cache import FeatureCache
-from training.evaluate import error_rates, mean_losses, transcribe
+from training.evaluate import error_rates, mean_losses, memories, transcribe
 from training.objective import objective
 from training.recipe import Augmentation, Recipe
+from training.recurrence import quicken
 from training.text import Characters, Phones
 
 QUIET: Recipe = replace(RECIPE, augmentation=Augmentation())
@@ -43,3 +45,18 @@ def test_what_is_said_does_not_depend_on_the_batch(cache: FeatureCache) -> None:
     for index, utterance in enumerate(cache.utterances):
         alone = transcribe(network, cache, [utterance], decoders)
         assert {name: texts[index] for name, texts in together.items()} == {name: texts[0] for name, texts in alone.items()}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("units", [6, 32])
+def test_a_memory_in_bfloat16_is_nearly_the_same(cache: FeatureCache, units: int) -> None:
+    """Of 32 units, by the kernel where there is one."""
+    encoder = replace(TINY.encoder, conv_lstm_filters=units, lstm_units=(units,))
+    network = random_network(replace(TINY, encoder=encoder)).requires_grad_(False)
+    exact = list(memories(network, cache, cache.utterances))
+    quicken(network.encoder)
+    rounded = list(memories(network, cache, cache.utterances, "bfloat16"))
+    for (chosen, memory, lengths), (same, near, as_long) in zip(exact, rounded, strict=True):
+        assert chosen == same
+        assert lengths.tolist() == as_long.tolist()
+        assert 0 < (near - memory).abs().max() < 0.05 * memory.abs().max()

@@ -18,6 +18,7 @@ from tests.training.test_trainer import go
 from training import muon
 from training.cache import FeatureCache
 from training.muon import Muon, hidden_matrices, orthogonalized, shares
+from training.recipe import Attention
 from training.trainer import Trainer
 
 
@@ -110,13 +111,18 @@ def test_products_in_bfloat16_make_about_the_same_steps_of_weights_in_float32(tm
     taken = {}
     for precision in ("float32", "bfloat16"):
         encoder = replace(RECIPE.model.encoder, lstm_units=(64,), projection=64)
-        recipe = replace(RECIPE, precision=precision, model=replace(RECIPE.model, encoder=encoder))
+        decoder = replace(RECIPE.model.decoder, lstm_units=64)
+        recipe = replace(RECIPE, precision=precision, model=replace(RECIPE.model, encoder=encoder, decoder=decoder))
+        recipe = replace(recipe, attention=Attention("forced"), loss=replace(recipe.loss, alignment=0.5))
         recipe = replace(recipe, optimizer=replace(recipe.optimizer, matrices="muon"))
         trainer = Trainer(recipe, cache, tmp_path / precision)
         before = torch.cat([parameter.detach().flatten() for parameter in trainer.parameters])
         parts = trainer.train_step(next(trainer.batches()))
         assert all(parameter.dtype == torch.float32 for parameter in trainer.parameters)
-        taken[precision] = parts["ctc"], torch.cat([parameter.detach().flatten() for parameter in trainer.parameters]) - before
+        taken[precision] = (
+            [parts["ctc"], parts["attention"]],
+            torch.cat([parameter.detach().flatten() for parameter in trainer.parameters]) - before,
+        )
     (exact, whole), (rounded, near) = taken["float32"], taken["bfloat16"]
     assert rounded == pytest.approx(exact, rel=0.02)
     assert rounded != exact

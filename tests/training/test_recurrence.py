@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import pytest
@@ -65,7 +66,7 @@ def test_it_says_what_torch_says_forwards_and_backwards(
     layer, inputs = layer_and_input(kind, units, streams, steps, width, 0.15)
     exact = outputs_and_gradients(layer, *inputs, half=False)
     quick = deepcopy(layer)
-    assert quicken(quick)
+    assert quicken(quick) == []
     with mock.patch.object(recurrence._Recurrence, "apply", wraps=recurrence._Recurrence.apply) as ran:
         rounded = outputs_and_gradients(quick, *inputs, half=True)
     assert ran.called
@@ -99,9 +100,30 @@ def test_loading_it_changes_no_arithmetic_elsewhere() -> None:
 
 
 @needs_kernel
-def test_a_layer_that_it_cannot_run_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    quicken(nn.LSTM(4, 40))
-    assert "multiple of 32" in capsys.readouterr().err
+def test_a_layer_that_it_cannot_run_is_told() -> None:
+    assert quicken(nn.LSTM(4, 40)) == ["a layer's units are no multiple of 32"]
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("mode", "energy", "runs"), [("forced", "additive", True), ("forced", "bilinear", False), ("soft", "additive", False)]
+)
+def test_it_runs_a_decoder_that_says_whole_sequences_from_nothing(
+    cache: FeatureCache, tmp_path: Path, mode: Literal["forced", "soft"], energy: Literal["additive", "bilinear"], runs: bool
+) -> None:
+    """With bilinear energies the first state is learnt, and the kernel has no gradient for that."""
+    model = replace(
+        RECIPE.model,
+        decoder=replace(RECIPE.model.decoder, lstm_units=32),
+        attention=replace(RECIPE.model.attention, energy=energy),
+    )
+    recipe = replace(RECIPE, model=model, precision="bfloat16", loss=replace(RECIPE.loss, quantity=0.0))
+    trainer = Trainer(replace(recipe, attention=replace(recipe.attention, mode=mode)), cache, tmp_path)
+    with mock.patch.object(recurrence._Recurrence, "apply", wraps=recurrence._Recurrence.apply) as ran:
+        trainer.train_step(next(trainer.batches()))
+    assert ran.called == runs  # the encoder's layers are too small for it
+    first = trainer.network.decoder.first_hidden
+    assert first is None or (first.grad is not None and first.grad.any())
 
 
 def test_without_a_compiler_training_goes_on_and_says_why_it_is_slower(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import resource
 import shutil
 import signal
@@ -11,6 +12,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +23,19 @@ import torch.distributed as dist
 
 from model.config import FeatureConfig
 from model.files import ModelCard, save_model
+from model.network import Network
 from tests.conftest import babble
 from tests.training.conftest import RECIPE, write_clips
+from training import muon
 from training import trainer as trainer_module
 from training.batches import Batch
 from training.cache import FeatureCache, build
 from training.corpora import Utterance
 from training.objective import objective
-from training.recipe import Attention, Data, Recipe, WeightNoise
+from training.recipe import Attention, Data, Loss, Recipe, WeightNoise
 from training.run import leave_group
 from training.statistics import LEAST_DEVIATION
+from training.text import Characters
 from training.trainer import CHECKPOINT, Trainer, read_weights
 
 NOISY = replace(RECIPE, weight_noise=WeightNoise(deviation=0.05, from_step=2))
@@ -60,6 +65,82 @@ def test_resumed_is_as_if_never_interrupted(cache: FeatureCache, tmp_path: Path)
         assert first[:at] + go(resumed, 8) == expected
         for name, tensor in whole.average.items():
             assert torch.equal(tensor, resumed.average[name]), name
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """A live model for a teacher to begin with."""
+    torch.manual_seed(0)
+    save_model(tmp_path / "live", Network(RECIPE.model, Characters().table), ModelCard("live"))
+    return tmp_path / "live"
+
+
+TEACHER = replace(
+    RECIPE,
+    model=replace(RECIPE.model, encoder=replace(RECIPE.model.encoder, both_ways=4)),
+    loss=Loss(attention=0.0, ctc=1.0),
+    optimizer=replace(RECIPE.optimizer, matrices="muon"),
+    dropout=0.1,
+    learns=("encoder.both_ways", "ctc"),
+)
+
+
+def test_only_what_is_named_learns(cache: FeatureCache, live: Path, tmp_path: Path) -> None:
+    trainer = Trainer(TEACHER, cache, tmp_path / "run", start=live)
+    before = {name: tensor.clone() for name, tensor in trainer.network.state_dict().items()}
+    go(trainer, 2)
+    changed = {name for name, tensor in trainer.network.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert changed == {name for name in before if name.startswith(("encoder.both_ways.", "ctc."))}
+    weights = read_weights(live)
+    assert all(torch.equal(before[name], weights[name]) for name in weights.keys() - changed)
+
+
+@pytest.mark.parametrize("part", ["encoder.top", "", "e", "ctc."])
+def test_a_part_that_there_is_not_cannot_learn(cache: FeatureCache, live: Path, tmp_path: Path, part: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"learns={part!r}: no parameter is of that part; expected, for example")):
+        Trainer(replace(TEACHER, learns=("ctc", part)), cache, tmp_path / "run", start=live)
+
+
+def test_what_does_not_learn_must_have_learnt(cache: FeatureCache, live: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected weights to begin with"):
+        Trainer(TEACHER, cache, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"from: no encoder\.both_ways\.back.*, which is not among what learns"):
+        Trainer(replace(TEACHER, learns=("ctc",)), cache, tmp_path / "run", start=live)
+    wider = replace(TEACHER.model, encoder=replace(TEACHER.model.encoder, conv_filters=(3, 3)))
+    with pytest.raises(ValueError, match=r"from: no encoder\.convs\.0\.conv\.weight of \[3, 3, 3, 3\], which is not among"):
+        Trainer(replace(TEACHER, model=wider), cache, tmp_path / "run", start=live)
+    trainer = Trainer(replace(TEACHER, learns=("decoder",)), cache, tmp_path / "run", start=teacher_of(live, cache, tmp_path))
+    with pytest.raises(ValueError, match="no part of the loss depends on it"):
+        go(trainer, 1)
+
+
+def teacher_of(live: Path, cache: FeatureCache, folder: Path) -> Path:
+    go(Trainer(TEACHER, cache, folder / "teacher", start=live), 2, save_at=1)
+    return folder / "teacher"
+
+
+def test_what_learns_stays_the_same_when_a_run_goes_on(cache: FeatureCache, live: Path, tmp_path: Path) -> None:
+    teacher = teacher_of(live, cache, tmp_path)
+    assert Trainer(TEACHER, cache, teacher).step == 1
+    with pytest.raises(ValueError, match=r"learns=\['ctc'\]: expected \['encoder\.both_ways', 'ctc'\], as in the checkpoint"):
+        Trainer(replace(TEACHER, learns=("ctc",)), cache, teacher)
+
+
+def test_matrices_alone_may_learn(cache: FeatureCache, live: Path, tmp_path: Path) -> None:
+    with mock.patch.object(muon, "SMALLEST", 2):
+        trainer = Trainer(
+            replace(TEACHER, learns=("encoder.both_ways.back.lstm.weight_hh_l0",)),
+            cache,
+            tmp_path,
+            start=teacher_of(live, cache, tmp_path),
+        )
+        assert len(trainer.optimizers) == 1
+        go(trainer, 1)
+
+
+def test_a_live_model_does_not_begin_as_a_teacher(cache: FeatureCache, live: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="from: a teacher's weights"):
+        Trainer(RECIPE, cache, tmp_path / "run", start=teacher_of(live, cache, tmp_path))
 
 
 def test_a_checkpoint_cut_off_while_it_was_written_does_no_harm(cache: FeatureCache, tmp_path: Path) -> None:
