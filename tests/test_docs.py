@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import lzma
 import re
 import shutil
 from dataclasses import replace
@@ -35,9 +36,10 @@ from tests.server.encode import encode
 from tests.training.conftest import ARPA, write_clips
 from tests.training.discs import write_timit, write_wsj
 from training import commands
-from training.corpora.manifest import write_manifest
+from training.corpora.manifest import read_manifest, write_manifest
 from training.prepare import prepare
 from training.recipe import RECIPES, Recipe, load_recipe
+from training.text import Characters
 
 __all__ = ["recognizer", "server"]
 
@@ -154,3 +156,12 @@ def test_every_recipe_is_explained() -> None:
     page = (ROOT / "docs" / "training.md").read_text()
     table = page[page.index("| recipe |") :].split("\n\n")[0]
     assert set(re.findall(r"`([a-z][\w-]*)`", table)) == {path.stem for path in RECIPES.glob("*.toml")}
+
+
+def test_the_labels_are_a_manifest(tmp_path: Path) -> None:
+    manifest = tmp_path / "labels.tsv"
+    manifest.write_bytes(lzma.decompress((ROOT / "docs" / "labels.tsv.xz").read_bytes()))
+    spelling, labels = Characters(), list(read_manifest(manifest))
+    assert f"{len(labels):,} clips" in (ROOT / "docs" / "training.md").read_text()
+    assert len({label.path for label in labels}) == len(labels)
+    assert all(label.text and spelling.reference(label.text) == label.text for label in labels)
