@@ -24,6 +24,8 @@ WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "model.json"
 FORMAT = "monoscribe-model-1"
 NORMALISER = ("prior_mean", "prior_deviation")  # of the front end: numbers to read, so they stand in the JSON
+SCALE = ".scale"  # of what is stored in eight bits: a number for each row
+FEWEST = 2**14  # numbers of a matrix that is worth eight bits
 LEAST = dict(prior_deviation=1e-6, running_var=0.0)  # what is below cannot be divided by, or has no root
 PRETRAINED = Path(__file__).parent / "pretrained"
 
@@ -45,9 +47,17 @@ class ModelCard:
 
 
 def save_model(folder: Path, network: Network, card: ModelCard, dtype: torch.dtype = torch.float16) -> None:
-    """Writes both files, each as a whole or not at all."""
+    """Writes both files, each as a whole or not at all.
+
+    With torch.int8 large matrices have eight bits and a scale for each row, and all else is in half precision.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: _stored(tensor, dtype) for name, tensor in _weights(network).items()}
+    weights = {}
+    for name, tensor in _weights(network).items():
+        if dtype == torch.int8 and tensor.dim() == 2 and tensor.numel() >= FEWEST:
+            weights[name], weights[name + SCALE] = _in_eight_bits(tensor)
+        else:
+            weights[name] = _stored(tensor, torch.float16 if dtype == torch.int8 else dtype)
     described = dict(
         format=FORMAT,
         **config_to_dict(card),
@@ -69,6 +79,12 @@ def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """As `dtype`, unless a number is too large for that."""
     stored = tensor.to(dtype) if tensor.is_floating_point() else tensor
     return (stored if stored.isfinite().all() else tensor).contiguous()
+
+
+def _in_eight_bits(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers from -127 to 127, and what one of them is worth in each row (rows, 1)."""
+    scale = matrix.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
+    return (matrix / scale).round().to(torch.int8), scale
 
 
 def load_model(folder: Path) -> tuple[Network, ModelCard]:
@@ -133,13 +149,27 @@ def _count_parameters(config: ModelConfig, symbols: SymbolTable) -> int:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        return safetensors.torch.load(path.read_bytes())
+        return _unpacked(safetensors.torch.load(path.read_bytes()), path)
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror}") from error
     except safetensors.SafetensorError as error:
         raise ModelFileError(f"{path}: not a whole safetensors file: {error}") from error
     except KeyError as error:
         raise ModelFileError(f"{path}: type {error} is none of torch's") from error
+
+
+def _unpacked(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """What was stored in eight bits, as the numbers that it stands for."""
+    weights = dict(stored)
+    for name, whole in stored.items():
+        scale = weights.pop(name + SCALE, None)
+        if scale is None:
+            continue
+        if whole.dtype != torch.int8 or not scale.is_floating_point() or scale.shape != (*whole.shape[:1], 1):
+            found = f"{whole.dtype} of {tuple(whole.shape)} with {scale.dtype} of {tuple(scale.shape)}"
+            raise ModelFileError(f"{path}: {name} is {found}: expected torch.int8 with a scale for each row")
+        weights[name] = whole * scale.float()
+    return weights
 
 
 def _set(module: nn.Module, expected: dict[str, Tensor], weights: dict[str, Tensor], path: Path) -> None:

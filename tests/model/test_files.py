@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import torch
 from model import ModelFileError, Recognizer
 from model.files import CARD_FILE, WEIGHTS_FILE, ModelCard, load_model, save_model
 from model.network import Network
-from tests.conftest import babble
+from tests.conftest import SMALL, babble, random_network
+
+WIDE = replace(SMALL, encoder=replace(SMALL.encoder, lstm_units=(64, 64, 64)))
+MATRIX = "encoder.lstms.1.lstm.weight_hh_l0"  # of such a model
 
 
 @pytest.fixture
@@ -44,6 +48,41 @@ def test_what_half_precision_cannot_hold_is_saved_as_it_is(network: Network, tmp
     wide.ctc.bias[0] = 1e6
     save_model(tmp_path, wide, ModelCard())
     assert load_model(tmp_path)[0].ctc.bias[0] == 1e6
+
+
+def test_eight_bits_are_nearly_the_same(tmp_path: Path) -> None:
+    network = random_network(WIDE)
+    save_model(tmp_path / "half", network, ModelCard())
+    save_model(tmp_path / "eight", network, ModelCard(), torch.int8)
+    assert (tmp_path / "eight" / WEIGHTS_FILE).stat().st_size < 0.75 * (tmp_path / "half" / WEIGHTS_FILE).stat().st_size
+    eight = load_model(tmp_path / "eight")[0].state_dict()
+    for name, tensor in network.state_dict().items():
+        step = tensor.abs().amax(dim=-1, keepdim=True) / 127 if tensor.dim() == 2 else 1e-3
+        assert bool(((eight[name] - tensor).abs() <= 0.51 * step + 1e-6).all())
+
+
+def test_a_row_of_zeros_has_eight_bits_too(tmp_path: Path) -> None:
+    network = random_network(WIDE)
+    network.state_dict()[MATRIX][3] = 0
+    save_model(tmp_path, network, ModelCard(), torch.int8)
+    assert not load_model(tmp_path)[0].state_dict()[MATRIX][3].any()
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        torch.ones(1, 1),
+        torch.ones(256),
+        torch.ones(256, 64),
+        torch.ones(256, 1, dtype=torch.int32),
+        torch.full((256, 1), torch.inf),
+    ],
+)
+def test_eight_bits_without_the_scale_of_each_row_are_refused(tmp_path: Path, scale: torch.Tensor) -> None:
+    save_model(tmp_path, random_network(WIDE), ModelCard(), torch.int8)
+    edit_weights(tmp_path, **{f"{MATRIX}.scale": scale})
+    with pytest.raises(ModelFileError, match=r"encoder\.lstms\.1\.lstm\.weight_hh_l0 (is torch\.int8 .* expected|has values that)"):
+        load_model(tmp_path)
 
 
 def edit_card(folder: Path, **changes: Any) -> None:
