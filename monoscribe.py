@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_evaluate(commands)
     _add_pseudo_label(commands)
+    _add_average(commands)
     _add_language(commands)
     _add_synthesize(commands)
     _add_benchmark(commands)
@@ -123,6 +124,20 @@ def _pseudo_label(chosen: argparse.Namespace) -> int:
     from training.commands import run_pseudo_label
 
     return run_pseudo_label(chosen)
+
+
+def _add_average(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from training.flags import add_average_flags
+
+    parser = commands.add_parser("average", help="one model from the weights of several, or one stored in fewer bits")
+    add_average_flags(parser)
+    parser.set_defaults(run=_average, extra="train")
+
+
+def _average(chosen: argparse.Namespace) -> int:
+    from training.commands import run_average
+
+    return run_average(chosen)
 
 
 def _add_language(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -119,6 +119,8 @@ class Reader:
         if chosen.command == "pseudo-label":  # of a model that talks, whatever it says
             arguments = [*arguments, "--confidence", "0", "--agreement", "0"]
             arguments[1] = "talkative"
+        if chosen.command == "average":
+            arguments = ["talkative" if Path(argument) in chosen.models else argument for argument in arguments]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             assert monoscribe.main(arguments) == 0, shlex.join(arguments)
         print(printed.getvalue(), end="")

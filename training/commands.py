@@ -1,4 +1,4 @@
-"""What the commands `train`, `evaluate`, `pseudo-label`, `language` and `synthesize` do."""
+"""What the commands `train`, `evaluate`, `pseudo-label`, `average`, `language` and `synthesize` do."""
 
 from __future__ import annotations
 
@@ -96,6 +96,14 @@ def run_pseudo_label(chosen: argparse.Namespace) -> int:
         cache=chosen.cache,
     )
     print(f"{chosen.out}: kept {kept} of {heard} recordings")
+    return 0
+
+
+@in_one_sentence
+def run_average(chosen: argparse.Namespace) -> int:
+    from training.average import average
+
+    average(chosen.models, chosen.out, chosen.shares, chosen.bits)
     return 0
 
 

@@ -61,6 +61,13 @@ def add_pseudo_label_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, help="where feature caches are kept; nowhere if not given")
 
 
+def add_average_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="model folders of the same sizes")
+    parser.add_argument("--shares", nargs="+", type=positive, default=[], help="how much of each, 1 in all; the same if not given")
+    parser.add_argument("--bits", type=int, choices=(8, 16), default=16, help="of a stored weight; 16 if not given")
+    parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
+
+
 def add_language_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "texts", nargs="+", type=Path, metavar="TEXT", help="text files in UTF-8; one that is named twice counts twice"
