@@ -83,6 +83,7 @@ def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _in_eight_bits(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers from -127 to 127, and what one of them is worth in each row (rows, 1)."""
+    matrix = matrix.float()
     scale = matrix.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
     return (matrix / scale).round().to(torch.int8), scale
 
@@ -162,13 +163,13 @@ def _unpacked(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """What was stored in eight bits, as the numbers that it stands for."""
     weights = dict(stored)
     for name, whole in stored.items():
-        scale = weights.pop(name + SCALE, None)
+        scale = stored.get(name + SCALE)
         if scale is None:
             continue
-        if whole.dtype != torch.int8 or not scale.is_floating_point() or scale.shape != (*whole.shape[:1], 1):
+        if whole.dtype != torch.int8 or whole.dim() != 2 or not scale.is_floating_point() or scale.shape != (len(whole), 1):
             found = f"{whole.dtype} of {tuple(whole.shape)} with {scale.dtype} of {tuple(scale.shape)}"
-            raise ModelFileError(f"{path}: {name} is {found}: expected torch.int8 with a scale for each row")
-        weights[name] = whole * scale.float()
+            raise ModelFileError(f"{path}: {name} is {found}: expected torch.int8 of (rows, columns) with a scale of (rows, 1)")
+        weights[name] = whole * weights.pop(name + SCALE).float()
     return weights
 
 
@@ -181,8 +182,10 @@ def _set(module: nn.Module, expected: dict[str, Tensor], weights: dict[str, Tens
             raise ModelFileError(
                 f"{path}: {name} is {tuple(weights[name].shape)}: expected {tuple(tensor.shape)}, as {CARD_FILE} says"
             )
+        if not weights[name].is_floating_point():
+            raise ModelFileError(f"{path}: {name} is {weights[name].dtype}: expected floats, or torch.int8 with {name}{SCALE}")
         values = weights[name].float()
-        if not weights[name].is_floating_point() or not bool(values.isfinite().all()):
+        if not bool(values.isfinite().all()):
             raise ModelFileError(f"{path}: {name} has values that are no finite numbers")
         least = LEAST.get(name.rpartition(".")[2])
         if least is not None and bool((values < least).any()):

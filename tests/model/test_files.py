@@ -85,6 +85,23 @@ def test_eight_bits_without_the_scale_of_each_row_are_refused(tmp_path: Path, sc
         load_model(tmp_path)
 
 
+@pytest.mark.parametrize("shape", [(), (256,), (256, 64, 2), (256, 1, 64)], ids=str)
+def test_eight_bits_of_no_matrix_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """By the file alone: what a scale would make of 300 kB that are no matrix may be as large as memory."""
+    save_model(tmp_path, random_network(WIDE), ModelCard(), torch.int8)
+    edit_weights(tmp_path, **{MATRIX: torch.zeros(shape, dtype=torch.int8)})
+    with pytest.raises(ModelFileError, match=r"expected torch\.int8 of \(rows, columns\) with a scale of \(rows, 1\)"):
+        load_model(tmp_path)
+
+
+def test_a_scale_of_a_scale_is_refused(tmp_path: Path) -> None:
+    save_model(tmp_path, random_network(WIDE), ModelCard(), torch.int8)
+    twice = {f"{MATRIX}.scale": torch.ones(256, 1, dtype=torch.int8), f"{MATRIX}.scale.scale": torch.ones(256, 1)}
+    edit_weights(tmp_path, **twice)
+    with pytest.raises(ModelFileError, match=r"with torch\.int8 of \(256, 1\): expected"):
+        load_model(tmp_path)
+
+
 def edit_card(folder: Path, **changes: Any) -> None:
     card = json.loads((folder / CARD_FILE).read_text())
     (folder / CARD_FILE).write_text(json.dumps(card | changes))
@@ -187,7 +204,12 @@ def test_pickled_weights_run_no_code(folder: Path) -> None:
     [
         ("ctc.bias", torch.zeros(3), r"ctc\.bias is \(3,\): expected \(49,\)"),
         ("ctc.bias", torch.full((49,), torch.nan), "no finite numbers"),
-        ("ctc.bias", torch.zeros(49, dtype=torch.int64), "no finite numbers"),
+        ("ctc.bias", torch.zeros(49, dtype=torch.int64), r"ctc\.bias is torch\.int64: expected floats"),
+        (
+            "ctc.bias",
+            torch.zeros(49, dtype=torch.int8),
+            r"ctc\.bias is torch\.int8: expected floats, or torch\.int8 with ctc\.bias\.scale",
+        ),
         ("stranger", torch.zeros(3), "stranger is none of this model's"),
         ("decoder.energy.direction", torch.zeros(16), r"decoder\.energy\.direction is nothing but zeros"),
         ("encoder.convs.0.norm.running_var", torch.full((4,), -1.0), r"running_var has values below 0\.0"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 import monoscribe
 from model.files import WEIGHTS_FILE, ModelCard, load_model, save_model
+from model.language import LANGUAGE_FILE
 from model.symbols import SymbolTable
 from tests.conftest import SMALL, random_network
 from training.average import average
@@ -38,10 +40,28 @@ def test_all_the_same_where_no_share_is_named(models: list[Path], tmp_path: Path
     assert (tmp_path / "both" / WEIGHTS_FILE).read_bytes() == (tmp_path / "again" / WEIGHTS_FILE).read_bytes()
 
 
-def test_one_alone_is_stored_in_fewer_bits(models: list[Path], tmp_path: Path) -> None:
-    assert monoscribe.main(["average", str(models[1]), "--bits", "8", "--out", str(tmp_path / "eight")]) == 0
-    assert load_model(tmp_path / "eight")[1] == ModelCard("second", 0.1, dict(steps=1))
-    assert (tmp_path / "eight" / WEIGHTS_FILE).stat().st_size < 0.6 * (models[1] / WEIGHTS_FILE).stat().st_size
+def test_one_alone_is_stored_in_fewer_bits(tmp_path: Path) -> None:
+    wide = replace(SMALL, encoder=replace(SMALL.encoder, lstm_units=(64, 64, 64)))
+    save_model(tmp_path / "wide", random_network(wide), ModelCard("wide", 0.1, dict(steps=1)))
+    assert monoscribe.main(["average", str(tmp_path / "wide"), "--bits", "8", "--out", str(tmp_path / "eight")]) == 0
+    assert load_model(tmp_path / "eight")[1] == ModelCard("wide", 0.1, dict(steps=1))
+    assert (tmp_path / "eight" / WEIGHTS_FILE).stat().st_size < 0.75 * (tmp_path / "wide" / WEIGHTS_FILE).stat().st_size
+
+
+def test_the_first_model_s_words_come_along(models: list[Path], tmp_path: Path) -> None:
+    sentences = tmp_path / "sentences.txt"
+    sentences.write_text("a cab\n" * 5)
+    assert monoscribe.main(["language", str(sentences), "--out", str(models[0] / LANGUAGE_FILE)]) == 0
+    average(models, tmp_path / "both")
+    assert (tmp_path / "both" / LANGUAGE_FILE).read_bytes() == (models[0] / LANGUAGE_FILE).read_bytes()
+    average(models[::-1], tmp_path / "both")
+    assert not (tmp_path / "both" / LANGUAGE_FILE).exists()
+
+
+def test_a_file_is_no_place_for_a_model(models: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "both").write_text("precious")
+    with pytest.raises(ValueError, match=r"both': a file; expected a folder"):
+        average(models, tmp_path / "both")
 
 
 @pytest.mark.parametrize("shares", [["0.5"], ["0.5", "0.6"], ["0.2", "0.3", "0.5"], ["1", "0.001"]])
@@ -53,8 +73,12 @@ def test_shares_that_do_not_add_up_are_refused(
     assert not (tmp_path / "both").exists()
 
 
-def test_models_of_other_symbols_are_refused(models: list[Path], tmp_path: Path) -> None:
+def test_models_of_other_sizes_or_symbols_are_refused(models: list[Path], tmp_path: Path) -> None:
     symbols = SymbolTable((*SymbolTable().symbols[:-1], "ä"))
-    save_model(tmp_path / "third", random_network(SMALL, symbols=symbols), ModelCard())
-    with pytest.raises(ValueError, match=r"third: other sizes or symbols than in .*first; expected the same"):
-        average([*models, tmp_path / "third"], tmp_path / "all")
+    save_model(tmp_path / "foreign", random_network(symbols=symbols), ModelCard())
+    with pytest.raises(ValueError, match="foreign: other symbols; expected those of the first model"):
+        average([*models, tmp_path / "foreign"], tmp_path / "all")
+    large = replace(SMALL, decoder=replace(SMALL.decoder, lstm_units=9))
+    save_model(tmp_path / "large", random_network(large), ModelCard())
+    with pytest.raises(ValueError, match=r"large: decoder\.lstm_units=9: expected \d+, as in the first model"):
+        average([*models, tmp_path / "large"], tmp_path / "all")
