@@ -27,6 +27,10 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         return Batch(self.mels.to(device), self.frames.to(device), self.labels.to(device), self.label_lengths.to(device))
 
+    def twice(self) -> Batch:
+        """Every utterance, and then every one again."""
+        return Batch(*(torch.cat([part, part]) for part in (self.mels, self.frames, self.labels, self.label_lengths)))
+
     @property
     def seconds(self) -> float:
         return float(self.frames.sum()) / FRAMES_PER_SECOND

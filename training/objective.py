@@ -17,8 +17,11 @@ from training.recipe import Precision, Recipe
 
 def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tuple[Tensor, dict[str, float]]:
     """The loss to descend and its parts by name. The batch is on the CPU, and goes to the network's device once augmented."""
+    consistent = bool(recipe.loss.consistency) and network.training
     with torch.no_grad():
         reduction = network.config.encoder.reduction
+        if consistent:
+            batch = batch.twice()
         batch = augment_mels(batch, recipe.augmentation, step, reduction).to(network.ctc.weight.device)
         frames, _, _ = network.features.normalized(batch.mels, network.features.initial_state(len(batch.mels)))
         frames = mask_frames(frames, batch.frames, recipe.augmentation, step)
@@ -30,6 +33,8 @@ def objective(network: Network, batch: Batch, recipe: Recipe, step: int) -> tupl
     scores = network.ctc(memory).log_softmax(-1)  # (B, T, symbols)
     if recipe.loss.ctc:
         parts["ctc"] = ctc_loss(scores, lengths, batch, network.symbols.blank)
+    if consistent:
+        parts["consistency"] = disagreement(scores, lengths) / batch.label_lengths.sum()
     if recipe.loss.attention:
         positions = heard = None
         if recipe.loss.alignment or recipe.attention.mode == "forced" or recipe.attention.heard:
@@ -56,6 +61,17 @@ def ctc_loss(scores: Tensor, lengths: Tensor, batch: Batch, blank: int) -> Tenso
         scores.transpose(0, 1), batch.labels, lengths, batch.label_lengths, blank=blank, reduction="sum", zero_infinity=True
     )
     return total / batch.label_lengths.sum()
+
+
+def disagreement(scores: Tensor, lengths: Tensor) -> Tensor:
+    """Summed over entries, how far what is heard of either view is from what is heard of the other: CR-CTC (Yao et al., 2024).
+
+    scores (2B, T, symbols) are log probabilities of B utterances and then of the same again, of lengths (2B,). Each view learns
+    from the other as it is, by Kullback and Leibler's divergence.
+    """
+    exists = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None]  # (2B, T)
+    others = scores.detach().roll(len(scores) // 2, dims=0)
+    return (functional.kl_div(scores, others, reduction="none", log_target=True).sum(-1) * exists).sum()
 
 
 def attention_losses(

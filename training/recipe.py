@@ -80,12 +80,17 @@ class Loss:
     ctc: float = 0.0
     quantity: float = 0.0  # expected number of attended frames = number of labels
     alignment: float = 0.0  # energies follow the CTC head's own forced alignment
+    consistency: float = 0.0  # two views of each utterance, masked apart, are heard alike; a batch is then twice as long
     label_smoothing: tuple[float, ...] = (1.0,)  # weights of the labels around the target, normalised to sum 1
 
     def __post_init__(self) -> None:
-        expect_from(0, "loss", self, "attention", "ctc", "quantity", "alignment")
+        expect_from(0, "loss", self, "attention", "ctc", "quantity", "alignment", "consistency")
         if not self.attention and not self.ctc:
             raise ValueError("loss.attention=0.0, loss.ctc=0.0: expected one above 0")
+        if self.consistency and not self.ctc:
+            raise ValueError(
+                f"loss.consistency={self.consistency}, loss.ctc=0.0: expected both above 0; it is of what the CTC head hears"
+            )
         if len(self.label_smoothing) % 2 == 0 or min(self.label_smoothing) < 0 or not max(self.label_smoothing):
             raise ValueError(f"loss.label_smoothing={list(self.label_smoothing)}: expected an odd number of weights, none below 0")
 

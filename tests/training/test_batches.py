@@ -82,3 +82,12 @@ def test_a_batch_is_padded_with_silence(cache: FeatureCache) -> None:
     np.testing.assert_array_equal(batch.mels[0, : chosen[0].frames], cache.mels(chosen[0]).astype(np.float32))
     assert batch.mels[0, chosen[0].frames :].unique().tolist() == [np.float32(LOG_FLOOR)]
     assert batch.seconds == pytest.approx(int(batch.frames.sum()) / 100)
+
+
+def test_twice_is_every_utterance_and_then_every_one_again(cache: FeatureCache) -> None:
+    batch = collate(cache, cache.utterances[:3], [[5, 6], [7], [8]], multiple=4)
+    both = batch.twice()
+    for name in ("mels", "frames", "labels", "label_lengths"):
+        first, second = getattr(both, name).chunk(2)
+        assert torch.equal(first, getattr(batch, name))
+        assert torch.equal(second, getattr(batch, name))

@@ -10,7 +10,7 @@ import torch
 
 from training.alignment import ctc_positions
 from training.batches import Batch
-from training.objective import as_heard, ctc_loss, smoothed_cross_entropy, teacher_forcing
+from training.objective import as_heard, ctc_loss, disagreement, smoothed_cross_entropy, teacher_forcing
 
 PAPER = (0.015, 0.035, 1.0, 0.035, 0.015)
 
@@ -120,3 +120,26 @@ def test_labels_are_heard_at_their_own_positions() -> None:
     scores[0, 2, 3] = scores[0, 5, 1] = 0.0
     heard = as_heard(torch.tensor([[2, 2]]), scores, torch.tensor([[2, 5]]), 0, 1.0)
     assert heard.tolist() == [[3, 1]]
+
+
+def test_disagreement_is_the_divergence_of_each_view_from_the_other() -> None:
+    torch.manual_seed(5)
+    logits = torch.randn(4, 3, 5)  # two utterances, and the same again
+    scores, lengths = logits.log_softmax(-1), torch.tensor([3, 2, 3, 2])
+    expected = 0.0
+    for row, length in enumerate(lengths.tolist()):
+        for here, there in zip(scores[row, :length].tolist(), scores[(row + 2) % 4, :length].tolist(), strict=True):
+            expected += sum(math.exp(b) * (b - a) for a, b in zip(here, there, strict=True))
+    assert float(disagreement(scores, lengths)) == pytest.approx(expected, rel=1e-5)
+    assert float(disagreement(scores[:2].repeat(2, 1, 1), lengths)) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_step_against_disagreement_brings_the_views_together() -> None:
+    torch.manual_seed(6)
+    logits, lengths = torch.randn(2, 4, 5, requires_grad=True), torch.tensor([4, 4])
+    before = disagreement(logits.log_softmax(-1), lengths)
+    before.backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().amin(dim=(1, 2)).gt(0).all()  # both views learn
+    after = disagreement((logits - 0.1 * logits.grad).log_softmax(-1), lengths)
+    assert float(after.detach()) < float(before.detach())

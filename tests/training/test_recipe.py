@@ -84,6 +84,7 @@ def test_baselines_differ_in_one_thing() -> None:
         ("optimizer.average = 2", "optimizer.average=2.0: expected 0..1"),
         ("loss.attention = 0", "loss.attention=0.0, loss.ctc=0.0: expected one above 0"),
         ("loss.ctc = -0.5", "loss.ctc=-0.5: expected 0"),
+        ("loss.consistency = 0.2", "loss.consistency=0.2, loss.ctc=0.0: expected both above 0"),
         ("loss.label_smoothing = []", r"loss.label_smoothing=\[\]: expected an odd number of weights"),
         ("loss.label_smoothing = [0.5, 1]", "expected an odd number of weights"),
         ("data.speaker_cap = -1", "data.speaker_cap=-1: expected 0"),

@@ -32,7 +32,7 @@ from training.batches import Batch
 from training.cache import FeatureCache, build
 from training.corpora import Utterance
 from training.objective import objective
-from training.recipe import Attention, Data, Loss, Recipe, WeightNoise
+from training.recipe import Attention, Augmentation, Data, Loss, Recipe, WeightNoise
 from training.run import leave_group
 from training.statistics import LEAST_DEVIATION
 from training.text import Characters
@@ -409,6 +409,17 @@ def test_every_mode_of_attention_trains(cache: FeatureCache, tmp_path: Path) -> 
         (values,) = go(trainer, 1)
         assert {"attention", "ctc", "alignment"} <= set(values)
         assert trainer.skipped == 0
+
+
+def test_views_that_are_masked_apart_learn_from_each_other(cache: FeatureCache, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, attention=Attention("forced"), loss=Loss(ctc=1.0, alignment=0.1, consistency=0.2))
+    trainer = Trainer(recipe, cache, tmp_path)
+    (values,) = go(trainer, 1)
+    assert values["consistency"] > 0
+    (values,) = go(Trainer(replace(recipe, augmentation=Augmentation()), cache, tmp_path), 1)
+    assert values["consistency"] == pytest.approx(0.0, abs=1e-5)  # the same sound twice
+    network = trainer.averaged()
+    assert "consistency" not in objective(network, trainer.batch([0, 1]), recipe, step=0)[1]  # a dev set is heard once
 
 
 def test_batches_are_whole(cache: FeatureCache, tmp_path: Path) -> None:
